@@ -133,7 +133,7 @@ func (e *RowKeyChanged) Class() event.Class { return event.ClassPermanent }
 type RemovalNotDeclared struct{ Projection string }
 
 func (e *RemovalNotDeclared) Error() string {
-	return fmt.Sprintf("projection %s: evolve returned Remove: declare Config.Removal", e.Projection)
+	return fmt.Sprintf("projection %s: evolve returned RemoveRow: declare Config.Removal", e.Projection)
 }
 
 // Class is event.ClassPermanent.
