@@ -21,7 +21,7 @@
 // when a drain was overtaken in the middle of a delivery. An overtaken drain
 // repeats at most one effect, but its repeat may land after a later effect. So
 // consumers deduplicate, on [Item.ID] or, since first deliveries are ordered, on the
-// last sequence per row: [Dedup] does the latter.
+// last sequence per row: [Dedup] and [Accept] do the latter.
 //
 // # Claims
 //

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/rowfold/rowfold/event"
 )
@@ -33,3 +34,81 @@ func (e *DeliveryError) Error() string {
 }
 
 func (e *DeliveryError) Unwrap() error { return e.Err }
+
+// DeliveryPanic is a panic of a deliverer or an upcaster, as an error of the effect.
+type DeliveryPanic struct {
+	ID    string
+	Type  string
+	Value any // what it panicked with
+	Stack []byte
+}
+
+func (e *DeliveryPanic) Error() string {
+	return fmt.Sprintf("delivery of effect %s (%s) panicked: %v", e.ID, e.Type, e.Value)
+}
+
+// Unwrap returns what it panicked with, if that was an error.
+func (e *DeliveryPanic) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Class is event.ClassPermanent.
+func (e *DeliveryPanic) Class() event.Class { return event.ClassPermanent }
+
+// DrainError says at which step of a drain the store failed. Its class is that of Err.
+type DrainError struct {
+	Row  Row
+	Step string
+	Err  error
+}
+
+func (e *DrainError) Error() string {
+	return fmt.Sprintf("drain row %s: %s: %v", e.Row, e.Step, e.Err)
+}
+
+func (e *DrainError) Unwrap() error { return e.Err }
+
+// ClaimsLost is returned by a drain whose claims were taken by others in every round.
+type ClaimsLost struct {
+	Row    Row
+	Rounds int
+}
+
+func (e *ClaimsLost) Error() string {
+	return fmt.Sprintf("drain row %s: others claimed its head in %d rounds in a row: drain it from fewer places", e.Row, e.Rounds)
+}
+
+// Class is event.ClassRetry: the row is contended now and may not be later.
+func (e *ClaimsLost) Class() event.Class { return event.ClassRetry }
+
+// HeadMoved is returned for a decision about an effect that is not the head of its
+// row's queue: an operator never decides about another effect than the one seen.
+type HeadMoved struct {
+	Row  Row
+	Want string // the id of the effect that was decided about
+	Head string // the id of the head; empty = nothing is pending
+}
+
+func (e *HeadMoved) Error() string {
+	head := "nothing is pending"
+	if e.Head != "" {
+		head = "the head is " + e.Head
+	}
+	return fmt.Sprintf("effect %s is not the head of row %s any more, %s: look again and decide again", e.Want, e.Row, head)
+}
+
+// Class is event.ClassStale.
+func (e *HeadMoved) Class() event.Class { return event.ClassStale }
+
+// IncompleteOrder is returned for an operator's order that lacks what is recorded.
+type IncompleteOrder struct {
+	Fields []string
+}
+
+func (e *IncompleteOrder) Error() string {
+	return fmt.Sprintf("incomplete order: give %s", strings.Join(e.Fields, ", "))
+}
+
+// Class is event.ClassPermanent.
+func (e *IncompleteOrder) Class() event.Class { return event.ClassPermanent }

@@ -96,3 +96,6 @@ type Deferral struct {
 	Class    event.Class `json:"class,omitempty"`
 	Error    string      `json:"error,omitempty"`
 }
+
+// IsZero reports whether no failed delivery is recorded.
+func (d Deferral) IsZero() bool { return d.Attempts == 0 && d.Until.IsZero() && !d.Parked }
