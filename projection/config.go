@@ -127,7 +127,7 @@ type Definition interface {
 	Fold(ctx context.Context, rows []RowBatch, options FoldOptions) []RowFold
 
 	route(envelope event.Envelope, decoded map[any]decodeResult) []routed
-	sourceIndex(name string) int
+	sourceInfo(name string) SourceInfo
 	sourceIndexed(name string) EventIndex
 }
 
@@ -222,6 +222,8 @@ func (p *Projection[K, R]) sourceIndex(name string) int {
 	}
 	return -1
 }
+
+func (p *Projection[K, R]) sourceInfo(name string) SourceInfo { return p.infos[p.byName[name]] }
 
 func (p *Projection[K, R]) sourceIndexed(name string) EventIndex {
 	if i := p.sourceIndex(name); i >= 0 {

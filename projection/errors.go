@@ -234,3 +234,26 @@ func (e *InstanceError) Error() string {
 }
 
 func (e *InstanceError) Unwrap() error { return e.Err }
+
+// Undelivered says why effects were left in a row's outbox. They are committed, and
+// the next drain goes on with them.
+type Undelivered struct {
+	Row     outbox.Row
+	Failed  *outbox.Failure // the head failed, or waits for its time or an operator
+	Blocked *outbox.Blocked // somebody else works at it
+}
+
+func (e *Undelivered) Error() string {
+	if e.Failed != nil {
+		return fmt.Sprintf("row %s: effect %s is not delivered after %d attempts: %s", e.Row, e.Failed.ID, e.Failed.Attempts, e.Failed.Error)
+	}
+	return fmt.Sprintf("row %s: effect %s is claimed by %s %s", e.Row, e.Blocked.ID, e.Blocked.Claim.Kind, e.Blocked.Claim.Nonce)
+}
+
+// Class is the failure's, or event.ClassRetry while somebody else works.
+func (e *Undelivered) Class() event.Class {
+	if e.Failed != nil {
+		return e.Failed.Class
+	}
+	return event.ClassRetry
+}
