@@ -41,8 +41,7 @@ func Classify(err error) Class {
 	if err == nil {
 		return ""
 	}
-	var classed Classed
-	if errors.As(err, &classed) {
+	if classed, ok := errors.AsType[Classed](err); ok {
 		return classed.Class()
 	}
 	return ClassRetry
@@ -70,6 +69,9 @@ type classedError struct {
 	class Class
 }
 
+// Error implements error.
 func (e *classedError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
 func (e *classedError) Unwrap() error { return e.err }
 func (e *classedError) Class() Class  { return e.class }

@@ -14,6 +14,7 @@ type VersionConflict struct {
 	Actual   int64 // what the stream has
 }
 
+// Error implements error.
 func (e *VersionConflict) Error() string {
 	return fmt.Sprintf("stream %s %q is at version %d, not %d: read it again and decide again",
 		e.Stream, e.StreamID, e.Actual, e.Expected)
@@ -33,6 +34,7 @@ type AppendTooLarge struct {
 	MaxBytes  int // what the store takes in one append; 0 = no limit
 }
 
+// Error implements error.
 func (e *AppendTooLarge) Error() string {
 	return fmt.Sprintf("append to stream %s %q has %d events and %d bytes; the store takes %d events and %d bytes in one append: append less at a time",
 		e.Stream, e.StreamID, e.Events, e.Bytes, e.MaxEvents, e.MaxBytes)
@@ -51,6 +53,7 @@ type DuplicateCommand struct {
 	Last      int64 // the last version that it recorded
 }
 
+// Error implements error.
 func (e *DuplicateCommand) Error() string {
 	return fmt.Sprintf("command %q was already recorded as versions %d to %d of stream %s %q",
 		e.CommandID, e.First, e.Last, e.Stream, e.StreamID)
@@ -68,6 +71,7 @@ type InvalidStreamID struct {
 	Reason string
 }
 
+// Error implements error.
 func (e *InvalidStreamID) Error() string {
 	if e.Field == "" {
 		return fmt.Sprintf("invalid id of stream %s: %s", e.Stream, e.Reason)
@@ -85,6 +89,7 @@ type InvalidAppend struct {
 	Reason string
 }
 
+// Error implements error.
 func (e *InvalidAppend) Error() string {
 	return fmt.Sprintf("invalid append to stream %q: %s: %s", e.Stream, e.Field, e.Reason)
 }
@@ -100,6 +105,7 @@ type UnknownType struct {
 	Known []string
 }
 
+// Error implements error.
 func (e *UnknownType) Error() string {
 	return fmt.Sprintf("%s does not declare the type %q; it knows %s", e.Owner, e.Type, strings.Join(e.Known, ", "))
 }
@@ -116,6 +122,7 @@ type UnknownSchemaVersion struct {
 	Latest  int // the newest that this program knows
 }
 
+// Error implements error.
 func (e *UnknownSchemaVersion) Error() string {
 	return fmt.Sprintf("%s: type %s has schema version %d; this program reads 1 to %d: deploy the newer program or add the upcaster",
 		e.Owner, e.Type, e.Version, e.Latest)
@@ -132,10 +139,12 @@ type DecodeError struct {
 	Err           error
 }
 
+// Error implements error.
 func (e *DecodeError) Error() string {
 	return fmt.Sprintf("%s: decode %s (schema version %d): %v", e.Owner, e.Type, e.SchemaVersion, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
 // Class is [ClassPermanent].
@@ -148,10 +157,12 @@ type EncodeError struct {
 	Err   error
 }
 
+// Error implements error.
 func (e *EncodeError) Error() string {
 	return fmt.Sprintf("%s: encode %s: %v", e.Owner, e.Type, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *EncodeError) Unwrap() error { return e.Err }
 
 // Class is [ClassPermanent].
@@ -165,10 +176,12 @@ type RecordError struct {
 	Err      error
 }
 
+// Error implements error.
 func (e *RecordError) Error() string {
 	return fmt.Sprintf("event %s %q version %d: %v", e.Stream, e.StreamID, e.Version, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *RecordError) Unwrap() error { return e.Err }
 
 // DefinitionError lists every fault of a declaration at once.
@@ -177,6 +190,7 @@ type DefinitionError struct {
 	Faults []string // each names the field and the fix
 }
 
+// Error implements error.
 func (e *DefinitionError) Error() string {
 	return fmt.Sprintf("%s: %d faults: %s", e.What, len(e.Faults), strings.Join(e.Faults, "; "))
 }

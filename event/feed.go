@@ -53,6 +53,7 @@ type Trimmed struct {
 	Oldest Position // the position before the oldest record that is left
 }
 
+// Error implements error.
 func (e *Trimmed) Error() string {
 	return fmt.Sprintf("shard %s holds nothing between %q and %q any more: events may have been missed", e.Shard, e.After, e.Oldest)
 }

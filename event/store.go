@@ -39,7 +39,7 @@ func (a Append) Validate() error {
 		case e.SchemaVersion < 1:
 			return &InvalidAppend{Stream: a.Stream, Field: "Events.SchemaVersion", Reason: "it must be 1 or more"}
 		case len(e.Payload) == 0:
-			return &InvalidAppend{Stream: a.Stream, Field: "Events.Payload", Reason: "it is empty; an event without data has the payload {}"}
+			return &InvalidAppend{Stream: a.Stream, Field: "Events.Payload", Reason: "it is empty; without data it is {}"}
 		}
 	}
 	return nil

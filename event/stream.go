@@ -46,8 +46,7 @@ func NewStream[E any](name string, idFields []string, types ...TypeDef) (*Stream
 	}
 	registry, err := NewRegistry(owner, types...)
 	if err != nil {
-		var definition *DefinitionError
-		if errors.As(err, &definition) {
+		if definition, ok := errors.AsType[*DefinitionError](err); ok {
 			faults = append(faults, definition.Faults...)
 		}
 	}

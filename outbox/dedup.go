@@ -29,13 +29,13 @@ type Memory interface {
 func Accept(ctx context.Context, memory Memory, row Row, sequence Sequence) (bool, error) {
 	last, err := memory.Last(ctx, row)
 	if err != nil {
-		return false, err //nolint:wrapcheck // the memory is the consumer's own
+		return false, err
 	}
 	if sequence <= last {
 		return false, nil
 	}
 	if err := memory.Save(ctx, row, sequence); err != nil {
-		return false, err //nolint:wrapcheck // as above
+		return false, err
 	}
 	return true, nil
 }
@@ -47,7 +47,7 @@ func Dedup(memory Memory, deliver Deliverer) Deliverer {
 	return func(ctx context.Context, delivery Delivery) error {
 		last, err := memory.Last(ctx, delivery.Row)
 		if err != nil {
-			return err //nolint:wrapcheck // the memory is the consumer's own
+			return err
 		}
 		if delivery.Sequence <= last {
 			return nil
@@ -55,7 +55,7 @@ func Dedup(memory Memory, deliver Deliverer) Deliverer {
 		if err := deliver(ctx, delivery); err != nil {
 			return err
 		}
-		return memory.Save(ctx, delivery.Row, delivery.Sequence) //nolint:wrapcheck // as above
+		return memory.Save(ctx, delivery.Row, delivery.Sequence)
 	}
 }
 

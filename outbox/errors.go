@@ -14,6 +14,7 @@ type UnexpectedEffect struct {
 	Got  string // its Go type
 }
 
+// Error implements error.
 func (e *UnexpectedEffect) Error() string {
 	return fmt.Sprintf("effect %s: no deliverer for the type %q (%s): add one", e.ID, e.Type, e.Got)
 }
@@ -29,10 +30,12 @@ type DeliveryError struct {
 	Err      error
 }
 
+// Error implements error.
 func (e *DeliveryError) Error() string {
 	return fmt.Sprintf("deliver effect %s (sequence %s) of row %s: %v", e.ID, e.Sequence, e.Row, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *DeliveryError) Unwrap() error { return e.Err }
 
 // DeliveryPanic is a panic of a deliverer or an upcaster, as an error of the effect.
@@ -43,6 +46,7 @@ type DeliveryPanic struct {
 	Stack []byte
 }
 
+// Error implements error.
 func (e *DeliveryPanic) Error() string {
 	return fmt.Sprintf("delivery of effect %s (%s) panicked: %v", e.ID, e.Type, e.Value)
 }
@@ -63,10 +67,12 @@ type DrainError struct {
 	Err  error
 }
 
+// Error implements error.
 func (e *DrainError) Error() string {
 	return fmt.Sprintf("drain row %s: %s: %v", e.Row, e.Step, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *DrainError) Unwrap() error { return e.Err }
 
 // ClaimsLost is returned by a drain whose claims were taken by others in every round.
@@ -75,6 +81,7 @@ type ClaimsLost struct {
 	Rounds int
 }
 
+// Error implements error.
 func (e *ClaimsLost) Error() string {
 	return fmt.Sprintf("drain row %s: others claimed its head in %d rounds in a row: drain it from fewer places", e.Row, e.Rounds)
 }
@@ -90,6 +97,7 @@ type HeadMoved struct {
 	Head string // the id of the head; empty = nothing is pending
 }
 
+// Error implements error.
 func (e *HeadMoved) Error() string {
 	head := "nothing is pending"
 	if e.Head != "" {
@@ -106,6 +114,7 @@ type IncompleteOrder struct {
 	Fields []string
 }
 
+// Error implements error.
 func (e *IncompleteOrder) Error() string {
 	return fmt.Sprintf("incomplete order: give %s", strings.Join(e.Fields, ", "))
 }

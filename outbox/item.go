@@ -3,6 +3,7 @@ package outbox
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ type Row struct {
 	Key        string `json:"row"` // the row key's text, see projection.Model.KeyText
 }
 
+// String implements fmt.Stringer.
 func (r Row) String() string { return r.Projection + "/" + r.Key }
 
 // Sequence orders the effects of a row: the revision of the write that committed it
@@ -45,7 +47,7 @@ func (s Sequence) Revision() int64 {
 func EffectID(row Row, source string, streamID event.ID, version int64, index int) string {
 	return strings.Join([]string{
 		escapeID.Replace(row.Projection), escapeID.Replace(row.Key), escapeID.Replace(source),
-		escapeID.Replace(string(streamID)), fmt.Sprint(version), fmt.Sprint(index),
+		escapeID.Replace(string(streamID)), strconv.FormatInt(version, 10), strconv.Itoa(index),
 	}, "|")
 }
 

@@ -64,7 +64,7 @@ func (b *definitionBatch) compute(ctx context.Context, rows []*rowWork, gaps *ga
 	for i, row := range rows {
 		row.stored = loaded[i]
 		if row.sentID != "" && row.stored.WriteID == row.sentID {
-			b.landed(row) // the answer was lost, the write was not
+			b.landed(ctx, row) // the answer was lost, the write was not
 		}
 	}
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row *rowWork) bool { return row.done || len(row.writes) > 0 })
@@ -80,7 +80,7 @@ func (b *definitionBatch) compute(ctx context.Context, rows []*rowWork, gaps *ga
 		row := rows[i]
 		row.fold, row.writes = fold, fold.Writes
 		if len(fold.Writes) == 0 {
-			b.finish(row, fold.Outcome)
+			b.finish(ctx, row, fold.Outcome)
 		}
 	}
 	return nil
@@ -120,12 +120,12 @@ func (b *definitionBatch) settle(ctx context.Context, row *rowWork, err error) b
 	switch class := event.Classify(err); {
 	case err == nil:
 		b.p.metrics.rowSize.Record(ctx, int64(b.definition.Model().Size(row.writes[0].Values, row.writes[0].Books)))
-		b.landed(row)
+		b.landed(ctx, row)
 		return !row.done
 	case class == event.ClassThrottled:
 		return false // the same write is sent again, under its own id, and is no lost race
 	case class == event.ClassPermanent || class == event.ClassFenced:
-		b.fail(row, err)
+		b.fail(ctx, row, err)
 		return false
 	default: // stale, unknown or passing: what is stored decides
 		row.lost++
@@ -135,14 +135,14 @@ func (b *definitionBatch) settle(ctx context.Context, row *rowWork, err error) b
 			if class == event.ClassStale {
 				err = &ProjectionConflict{Projection: b.definition.Name(), Key: row.key, Attempts: row.lost, Err: err}
 			}
-			b.fail(row, err)
+			b.fail(ctx, row, err)
 		}
 		return false
 	}
 }
 
 // landed notes that the write sent last is committed.
-func (b *definitionBatch) landed(row *rowWork) {
+func (b *definitionBatch) landed(ctx context.Context, row *rowWork) {
 	at := slices.IndexFunc(row.fold.Writes, func(w Write) bool { return w.ID == row.sentID })
 	if at < 0 {
 		return
@@ -165,14 +165,13 @@ func (b *definitionBatch) landed(row *rowWork) {
 		}
 	}
 	if len(row.writes) == 0 {
-		outcome := row.fold.Outcome
-		b.finish(row, outcome)
+		b.finish(ctx, row, row.fold.Outcome)
 	}
 }
 
 // finish sets a row's outcome. What an earlier write of the same batch committed was
 // applied by this batch, though the last fold found it applied already.
-func (b *definitionBatch) finish(row *rowWork, outcome Outcome) {
+func (b *definitionBatch) finish(ctx context.Context, row *rowWork, outcome Outcome) {
 	for i := range outcome.Instances {
 		in := &outcome.Instances[i]
 		mine := row.committed[in.Instance]
@@ -189,23 +188,25 @@ func (b *definitionBatch) finish(row *rowWork, outcome Outcome) {
 	outcome.Enqueued = row.enqueued
 	row.outcome, row.done, row.writes = outcome, true, nil
 	for _, in := range outcome.Instances {
-		b.p.metrics.events.Add(context.Background(), int64(len(in.Applied)))
+		b.p.metrics.events.Add(ctx, int64(len(in.Applied)))
 	}
 }
 
 // fail ends a row whose write cannot be done: every instance of it fails.
-func (b *definitionBatch) fail(row *rowWork, err error) {
+func (b *definitionBatch) fail(ctx context.Context, row *rowWork, err error) {
 	err = &WriteError{Projection: b.definition.Name(), Key: row.key, Err: err}
 	outcome := Outcome{Projection: b.definition.Name(), Key: row.key, Err: err}
 	for _, in := range row.fold.Outcome.Instances {
 		checkpoint, _ := b.definition.Model().Checkpoint(row.stored.Books, in.Instance, row.key)
-		failed := InstanceOutcome{Instance: in.Instance, Stream: in.Stream, AlreadyApplied: in.AlreadyApplied, Version: checkpoint, Err: in.Err}
+		failed := InstanceOutcome{
+			Instance: in.Instance, Stream: in.Stream, AlreadyApplied: in.AlreadyApplied, Version: checkpoint, Err: in.Err,
+		}
 		if failed.Err == nil && (len(in.Applied) > 0 || len(in.Rejected) > 0) {
 			failed.Err = &InstanceError{Projection: b.definition.Name(), Instance: in.Instance, Err: err}
 		}
 		outcome.Instances = append(outcome.Instances, failed)
 	}
-	b.finish(row, outcome)
+	b.finish(ctx, row, outcome)
 }
 
 // backoff returns a full-jitter wait: a random time up to an exponentially growing
@@ -223,7 +224,7 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err() //nolint:wrapcheck // the caller names what was waited for
+		return ctx.Err()
 	case <-timer.C:
 		return nil
 	}

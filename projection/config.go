@@ -175,8 +175,7 @@ func New[K, R any](config Config[K, R]) (*Projection[K, R], error) {
 	p.rows, p.model = plan, model
 	if config.Outbox != nil {
 		registry, err := event.NewRegistry("outbox of projection "+config.Name, config.Outbox.Effects...)
-		var definition *event.DefinitionError
-		if errors.As(err, &definition) {
+		if definition, ok := errors.AsType[*event.DefinitionError](err); ok {
 			faults = append(faults, definition.Faults...)
 		}
 		p.effectTypes = registry

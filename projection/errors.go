@@ -14,6 +14,7 @@ type IncompleteKey struct {
 	Reason     string
 }
 
+// Error implements error.
 func (e *IncompleteKey) Error() string {
 	return fmt.Sprintf("incomplete row key of projection %s: field %q: %s", e.Projection, e.Field, e.Reason)
 }
@@ -28,6 +29,7 @@ type LostRace struct {
 	Key        string
 }
 
+// Error implements error.
 func (e *LostRace) Error() string {
 	return fmt.Sprintf("row %s of projection %s was written meanwhile", e.Key, e.Projection)
 }
@@ -43,10 +45,12 @@ type ProjectionConflict struct {
 	Err        error // the last one
 }
 
+// Error implements error.
 func (e *ProjectionConflict) Error() string {
 	return fmt.Sprintf("row %s of projection %s lost %d races in a row: %v", e.Key, e.Projection, e.Attempts, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *ProjectionConflict) Unwrap() error { return e.Err }
 
 // Class is event.ClassRetry: the row is contended now and may not be later.
@@ -59,6 +63,7 @@ type SequenceReused struct {
 	Sequence outbox.Sequence
 }
 
+// Error implements error.
 func (e *SequenceReused) Error() string {
 	return fmt.Sprintf("outbox of row %s already holds sequence %s: the row's revision has gone back; set it above every pending sequence", e.Row, e.Sequence)
 }
@@ -74,6 +79,7 @@ type RowTooLarge struct {
 	Limit      int // bytes
 }
 
+// Error implements error.
 func (e *RowTooLarge) Error() string {
 	return fmt.Sprintf("row %s of projection %s has %d bytes, the store takes %d: declare `Closes` on sources whose instances end, or keep less in a row", e.Key, e.Projection, e.Size, e.Limit)
 }
@@ -90,6 +96,7 @@ type TooManyEffects struct {
 	Limits   Limits
 }
 
+// Error implements error.
 func (e *TooManyEffects) Error() string {
 	return fmt.Sprintf("event %s version %d has %d effects of %d bytes; one write takes %d of %d bytes: emit fewer, larger or smaller ones",
 		e.Instance, e.Version, e.Effects, e.Bytes, e.Limits.MaxEffects, e.Limits.MaxBytes)
@@ -107,6 +114,7 @@ type ProjectionSourceConflict struct {
 	Owner      event.ID
 }
 
+// Error implements error.
 func (e *ProjectionSourceConflict) Error() string {
 	return fmt.Sprintf("row %s of projection %s: the checkpoint of source %s belongs to %q, so %q has no place: declare a checkpoint map, or rebuild the row",
 		e.Key, e.Projection, e.Instance.Source, e.Owner, e.Instance.StreamID)
@@ -121,6 +129,7 @@ type RowKeyChanged struct {
 	From, To   string
 }
 
+// Error implements error.
 func (e *RowKeyChanged) Error() string {
 	return fmt.Sprintf("projection %s: evolve changed the row key from %q to %q: return the key as it was given", e.Projection, e.From, e.To)
 }
@@ -132,6 +141,7 @@ func (e *RowKeyChanged) Class() event.Class { return event.ClassPermanent }
 // removal.
 type RemovalNotDeclared struct{ Projection string }
 
+// Error implements error.
 func (e *RemovalNotDeclared) Error() string {
 	return fmt.Sprintf("projection %s: evolve returned RemoveRow: declare Config.Removal", e.Projection)
 }
@@ -147,6 +157,7 @@ type Gap struct {
 	Before   int64 // the version at hand, which waits for it
 }
 
+// Error implements error.
 func (e *Gap) Error() string {
 	return fmt.Sprintf("instance %s: version %d is not readable yet, version %d waits for it", e.Instance, e.Missing, e.Before)
 }
@@ -162,6 +173,7 @@ type HistoryTrimmed struct {
 	Oldest   int64 // the lowest version that the store holds
 }
 
+// Error implements error.
 func (e *HistoryTrimmed) Error() string {
 	return fmt.Sprintf("instance %s: version %d is needed and the event store begins at %d: set FromOldest on the source to begin there",
 		e.Instance, e.Missing, e.Oldest)
@@ -177,6 +189,7 @@ type EvolvePanic struct {
 	Stack []byte
 }
 
+// Error implements error.
 func (e *EvolvePanic) Error() string { return fmt.Sprintf("%s panicked: %v", e.Func, e.Value) }
 
 // Class is event.ClassPermanent.
@@ -185,6 +198,7 @@ func (e *EvolvePanic) Class() event.Class { return event.ClassPermanent }
 // SkippedByOperator is the error of an event that an operator decided to pass over.
 type SkippedByOperator struct{ Skip Skip }
 
+// Error implements error.
 func (e *SkippedByOperator) Error() string {
 	return fmt.Sprintf("skipped by %s: %s", e.Skip.Who, e.Skip.Why)
 }
@@ -199,10 +213,12 @@ type ValueError struct {
 	Err        error
 }
 
+// Error implements error.
 func (e *ValueError) Error() string {
 	return fmt.Sprintf("projection %s: column %q: %v", e.Projection, e.Column, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *ValueError) Unwrap() error { return e.Err }
 
 // Class is event.ClassPermanent.
@@ -215,10 +231,12 @@ type WriteError struct {
 	Err        error
 }
 
+// Error implements error.
 func (e *WriteError) Error() string {
 	return fmt.Sprintf("write row %s of projection %s: %v", e.Key, e.Projection, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *WriteError) Unwrap() error { return e.Err }
 
 // InstanceError says which instance of which projection an error is about.
@@ -229,10 +247,12 @@ type InstanceError struct {
 	Err        error
 }
 
+// Error implements error.
 func (e *InstanceError) Error() string {
 	return fmt.Sprintf("projection %s, instance %s, version %d: %v", e.Projection, e.Instance, e.Version, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *InstanceError) Unwrap() error { return e.Err }
 
 // Undelivered says why effects were left in a row's outbox. They are committed, and
@@ -243,6 +263,7 @@ type Undelivered struct {
 	Blocked *outbox.Blocked // somebody else works at it
 }
 
+// Error implements error.
 func (e *Undelivered) Error() string {
 	if e.Failed != nil {
 		return fmt.Sprintf("row %s: effect %s is not delivered after %d attempts: %s", e.Row, e.Failed.ID, e.Failed.Attempts, e.Failed.Error)

@@ -1,7 +1,6 @@
 package projection_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,23 +161,23 @@ func cratesConfig() projection.Config[string, crate] {
 }
 
 // crates returns a projection of the fixture, as change makes it.
-func crates(t testing.TB, change ...func(*projection.Config[string, crate])) *projection.Projection[string, crate] {
-	t.Helper()
+func crates(tb testing.TB, change ...func(*projection.Config[string, crate])) *projection.Projection[string, crate] {
+	tb.Helper()
 	config := cratesConfig()
 	for _, c := range change {
 		c(&config)
 	}
 	p, err := projection.New(config)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return p
 }
 
 // envelope returns an event as a store would return it.
-func envelope(t testing.TB, stream string, id event.ID, version int64, data any) event.Envelope {
-	t.Helper()
+func envelope(tb testing.TB, stream string, id event.ID, version int64, data any) event.Envelope {
+	tb.Helper()
 	names := map[string]string{"loaded": "Loaded", "scrapped": "Scrapped", "moved": "Moved", "weighed": "Weighed"}
 	payload, err := json.Marshal(data)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return event.Envelope{
 		Stream: stream, StreamID: id, Version: version, Type: names[fmt.Sprintf("%T", data)[len("projection_test."):]],
 		SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Payload: payload,
@@ -198,9 +197,9 @@ type harness[R any] struct {
 	writes int
 }
 
-func newHarness[R any](t testing.TB, p *projection.Projection[string, R], key string) *harness[R] {
-	t.Helper()
-	return &harness[R]{t: t, p: p, row: projection.Stored{Key: key, Status: projection.RowAbsent}, now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+func newHarness[R any](tb testing.TB, p *projection.Projection[string, R], key string) *harness[R] {
+	tb.Helper()
+	return &harness[R]{t: tb, p: p, row: projection.Stored{Key: key, Status: projection.RowAbsent}, now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 type fed struct {
@@ -241,23 +240,19 @@ func (h *harness[R]) foldKnowing(known map[projection.Instance]projection.Versio
 }
 
 // instance returns the outcome of one instance.
-func instance(t testing.TB, outcome projection.Outcome, source string, id event.ID) projection.InstanceOutcome {
-	t.Helper()
+func instance(tb testing.TB, outcome projection.Outcome, source string, id event.ID) projection.InstanceOutcome {
+	tb.Helper()
 	at := slices.IndexFunc(outcome.Instances, func(in projection.InstanceOutcome) bool {
 		return in.Source == source && in.StreamID == id
 	})
-	require.GreaterOrEqual(t, at, 0, "no outcome of %s#%s", source, id)
+	require.GreaterOrEqual(tb, at, 0, "no outcome of %s#%s", source, id)
 	return outcome.Instances[at]
 }
 
 func rejectedVersions(in projection.InstanceOutcome) []int64 {
-	var versions []int64
+	versions := make([]int64, 0, len(in.Rejected))
 	for _, r := range in.Rejected {
 		versions = append(versions, r.Version)
 	}
 	return versions
-}
-
-func sortItems(items []outbox.Item) []outbox.Item {
-	return slices.SortedFunc(slices.Values(items), func(a, b outbox.Item) int { return cmp.Compare(a.ID, b.ID) })
 }

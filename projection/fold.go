@@ -230,7 +230,7 @@ func (f *rowFolder[K, R]) failRow(fold RowFold, err error) RowFold {
 	for i, in := range fold.Outcome.Instances {
 		checkpoint, _ := f.p.model.Checkpoint(f.batch.Row.Books, in.Instance, f.batch.Row.Key)
 		fold.Outcome.Instances[i] = InstanceOutcome{
-			Instance: in.Instance, Stream: f.p.infos[f.p.sourceIndex(in.Source)].Stream, Version: checkpoint, AlreadyApplied: in.AlreadyApplied,
+			Instance: in.Instance, Stream: f.p.sourceInfo(in.Source).Stream, Version: checkpoint, AlreadyApplied: in.AlreadyApplied,
 			Err: cmp.Or(in.Err, error(&InstanceError{Projection: f.p.name, Instance: in.Instance, Err: err})),
 		}
 	}

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -65,16 +66,16 @@ func (w *instanceFold[K, R]) foldAll(ctx context.Context, fresh []RowEvent) (int
 func (w *instanceFold[K, R]) foldLatest(ctx context.Context, fresh []RowEvent) (int64, error) {
 	known := w.known(fresh)
 	highestRejected, highestCovered := int64(0), int64(0)
-	for i := len(fresh) - 1; i >= 0; i-- {
-		version := fresh[i].Envelope.Version
-		v, reason, err := w.apply(ctx, fresh[i])
+	for i, e := range slices.Backward(fresh) {
+		version := e.Envelope.Version
+		v, reason, err := w.apply(ctx, e)
 		switch {
 		case err != nil:
 			return version, err
 		case v == skipped:
 			w.out.Skipped = append([]int64{version}, w.out.Skipped...)
 		case v == rejected:
-			w.reject(fresh[i], reason)
+			w.reject(e, reason)
 			highestRejected = max(highestRejected, version)
 			if len(known.Missing(w.checkpoint, version)) == 0 {
 				highestCovered = max(highestCovered, version)
@@ -109,7 +110,9 @@ func (w *instanceFold[K, R]) known(fresh []RowEvent) Versions {
 
 func (w *instanceFold[K, R]) reject(e RowEvent, reason error) {
 	rejection := Rejection{Version: e.Envelope.Version, Err: reason}
-	at, _ := slices.BinarySearchFunc(w.out.Rejected, rejection.Version, func(r Rejection, version int64) int { return int(r.Version - version) })
+	at, _ := slices.BinarySearchFunc(w.out.Rejected, rejection.Version, func(r Rejection, version int64) int {
+		return cmp.Compare(r.Version, version)
+	})
 	w.out.Rejected = slices.Insert(w.out.Rejected, at, rejection)
 }
 
@@ -120,7 +123,7 @@ func (w *instanceFold[K, R]) apply(ctx context.Context, e RowEvent) (v verdict, 
 		return rejected, &SkippedByOperator{Skip: skip}, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return 0, nil, err //nolint:wrapcheck // the context's own
+		return 0, nil, err
 	}
 	next, err := w.source.evolve(ctx, w.row, e.decoded, w.in)
 	remove := errors.Is(err, RemoveRow)
@@ -189,7 +192,7 @@ func (w *instanceFold[K, R]) emit(e RowEvent, after *R) ([]outbox.Item, error) {
 	for i, value := range values {
 		encoded, err := w.p.effectTypes.Encode(value)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it names the type; the instance's error names the event
+			return nil, err
 		}
 		items[i] = outbox.Item{
 			Row: w.ref, ID: outbox.EffectID(w.ref, w.in.Source, w.in.StreamID, e.Envelope.Version, i),

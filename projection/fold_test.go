@@ -150,7 +150,7 @@ func TestFoldFailures(t *testing.T) {
 
 	outcome = h.fold(feed("scale", envelope(t, "Scale", "s2", 1, weighed{"c1", -1})), feed("order", envelope(t, "Order", "o1", 1, loaded{"c1", -7})))
 	require.Error(t, outcome.Err, "the row fails when every instance does")
-	require.EqualValues(t, 1, h.writes)
+	require.Equal(t, 1, h.writes)
 }
 
 // skips write nothing, create nothing, and leave no entry.

@@ -20,7 +20,10 @@ type gapReader struct {
 }
 
 func newGapReader(b *definitionBatch) *gapReader {
-	return &gapReader{b: b, known: map[Instance]Versions{}, events: map[string][]RowEvent{}, bad: map[Instance]unreadable{}, oldest: map[Instance]int64{}}
+	return &gapReader{
+		b: b, known: map[Instance]Versions{}, events: map[string][]RowEvent{},
+		bad: map[Instance]unreadable{}, oldest: map[Instance]int64{},
+	}
 }
 
 // fill returns the rows as input of the fold, with what they lacked.

@@ -16,6 +16,7 @@ type Instance struct {
 // CheckpointKey is the instance's key in a checkpoint map: "<source>#<stream id>".
 func (i Instance) CheckpointKey() string { return i.Source + "#" + string(i.StreamID) }
 
+// String implements fmt.Stringer.
 func (i Instance) String() string { return i.CheckpointKey() }
 
 // ParseCheckpointKey returns the instance of a key in a checkpoint map. Keys that

@@ -66,7 +66,9 @@ func newRowPlan[K, R any](config Config[K, R]) (*rowPlan[K, R], *Model, []string
 	plan.scalars, plan.scalarsIn = books.scalars, sortedKeys(books.scalars)
 	for _, source := range plan.scalarsIn {
 		scalar := config.Checkpoints.Scalars[source]
-		model.Scalars = append(model.Scalars, ScalarColumns{Source: source, Version: scalar.Field, Instance: scalar.InstanceField, Offset: scalar.Offset})
+		model.Scalars = append(model.Scalars, ScalarColumns{
+			Source: source, Version: scalar.Field, Instance: scalar.InstanceField, Offset: scalar.Offset,
+		})
 	}
 	for _, field := range fields {
 		if books.taken[field.column.Name] {
@@ -145,7 +147,7 @@ func kindOf(t reflect.Type) (kind Kind, nullable bool, fault string) {
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
 		return KindBytes, true, ""
 	}
-	switch t.Kind() { //nolint:exhaustive // the default names the rest
+	switch t.Kind() {
 	case reflect.String:
 		return KindText, false, ""
 	case reflect.Bool:
@@ -182,7 +184,8 @@ func newBookFields[K, R any](config Config[K, R], fields []planField) *bookField
 		b.revision = b.claim("Revision.Field", config.Revision.Field, "an int64 or *int64", isInt)
 	}
 	if config.Checkpoints.Map != "" {
-		b.checkpoints = b.claim("Checkpoints.Map", config.Checkpoints.Map, "a map[string]int64", func(t reflect.Type) bool { return t == mapType })
+		isMap := func(t reflect.Type) bool { return t == mapType }
+		b.checkpoints = b.claim("Checkpoints.Map", config.Checkpoints.Map, "a map[string]int64", isMap)
 	}
 	for _, source := range sortedKeys(config.Checkpoints.Scalars) {
 		scalar := config.Checkpoints.Scalars[source]

@@ -125,8 +125,9 @@ func (b *definitionBatch) prepare(ctx context.Context, catchUp []Instance) error
 	if err := b.setAsideParked(ctx, catchUp); err != nil {
 		return err
 	}
+	instances := slices.SortedFunc(maps.Keys(b.records), compareInstances)
 	var err error
-	if b.skips, err = b.p.config.Store.Skips(ctx, b.definition.Name(), slices.SortedFunc(maps.Keys(b.records), compareInstances)); err != nil {
+	if b.skips, err = b.p.config.Store.Skips(ctx, b.definition.Name(), instances); err != nil {
 		return fmt.Errorf("read the skips of projection %s: %w", b.definition.Name(), err)
 	}
 	for in, records := range b.records {
@@ -232,7 +233,9 @@ func (b *definitionBatch) failures() []InstanceFailure {
 	for _, row := range b.sortedRows() {
 		for _, outcome := range row.outcome.Instances {
 			if outcome.Err != nil {
-				note(outcome.Instance, outcome.Err, func(r routedRecord) bool { return r.key == row.key && r.envelope.Version > outcome.Version }, row.key)
+				note(outcome.Instance, outcome.Err, func(r routedRecord) bool {
+					return r.key == row.key && r.envelope.Version > outcome.Version
+				}, row.key)
 			}
 		}
 	}

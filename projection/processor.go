@@ -164,10 +164,12 @@ type InstanceFailure struct {
 // Class returns what can be done about the failure.
 func (f InstanceFailure) Class() event.Class { return event.Classify(f.Err) }
 
+// Error implements error.
 func (f InstanceFailure) Error() string {
 	return fmt.Sprintf("projection %s, instance %s, versions %d to %d: %v", f.Projection, f.Instance, f.From, f.Newest, f.Err)
 }
 
+// Unwrap returns the cause.
 func (f InstanceFailure) Unwrap() error { return f.Err }
 
 // Park returns the record that sets the failed instance aside.

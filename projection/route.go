@@ -51,7 +51,7 @@ func (p *Projection[K, R]) routeKey(source AnySource[K, R], decoded any) (string
 
 // RowEvent returns the event of an envelope as the source's event of its row. It
 // reports false when the event belongs to no row, or to another one.
-func (p *Projection[K, R]) RowEvent(source string, rowKey string, envelope event.Envelope) (RowEvent, bool, error) {
+func (p *Projection[K, R]) RowEvent(source, rowKey string, envelope event.Envelope) (RowEvent, bool, error) {
 	for _, to := range p.route(envelope, map[any]decodeResult{}) {
 		if to.instance.Source != source {
 			continue

@@ -31,6 +31,7 @@ type NotFound struct {
 	Key        string
 }
 
+// Error implements error.
 func (e *NotFound) Error() string {
 	return fmt.Sprintf("projection %s has no row %q", e.Projection, e.Key)
 }
@@ -44,6 +45,7 @@ type AlreadyExists struct {
 	Key        string
 }
 
+// Error implements error.
 func (e *AlreadyExists) Error() string {
 	return fmt.Sprintf("projection %s already has a row %q", e.Projection, e.Key)
 }
@@ -55,6 +57,7 @@ func (e *AlreadyExists) Class() event.Class { return event.ClassPermanent }
 // whose effects are not delivered yet.
 type EffectsPending struct{ Row outbox.Row }
 
+// Error implements error.
 func (e *EffectsPending) Error() string {
 	return fmt.Sprintf("row %s has pending effects: drain it first, or declare Config.Removal", e.Row)
 }
@@ -270,7 +273,7 @@ func Transact(ctx context.Context, store Store, changes ...Change) error {
 				return err
 			}
 		default:
-			return last //nolint:wrapcheck // a *WriteError, or nil
+			return last
 		}
 		wait := time.Duration(rand.Int64N(int64(10*time.Millisecond<<min(attempt, 5)) + 1)) //nolint:gosec // jitter needs no secrecy
 		if err := sleep(ctx, wait); err != nil {

@@ -69,7 +69,9 @@ func (b *definitionBatch) pendingRows(ctx context.Context) ([]outbox.Row, error)
 
 // deliver drains rows side by side, each in order. A failing delivery stays in its
 // outbox: the effects are committed, so it never fails the record.
-func (p *Processor) deliver(ctx context.Context, definition Definition, rows []outbox.Row, deliver outbox.Deliverer, outcomes map[outbox.Row]*Outcome) {
+func (p *Processor) deliver(
+	ctx context.Context, definition Definition, rows []outbox.Row, deliver outbox.Deliverer, outcomes map[outbox.Row]*Outcome,
+) {
 	var group errgroup.Group
 	var mutex sync.Mutex
 	group.SetLimit(p.config.Parallelism)

@@ -14,10 +14,10 @@ var (
 	// written for it, it causes no effects, and a skip alone never creates a row.
 	// The decision is made again whenever the event is read again, so it has to
 	// depend on the row and the event only.
-	SkipEvent = errors.New("skip this event") //nolint:errname,staticcheck // a decision and not a fault, as fs.SkipDir
+	SkipEvent = errors.New("skip this event") //nolint:revive,gochecknoglobals,staticcheck // a decision and not a fault, as fs.SkipDir
 	// RemoveRow is returned by evolve for an event that removes the row. It needs
 	// Config.Removal. The row that evolve returns with it is ignored.
-	RemoveRow = errors.New("remove this row") //nolint:errname,staticcheck // a decision and not a fault, as fs.SkipDir
+	RemoveRow = errors.New("remove this row") //nolint:revive,gochecknoglobals,staticcheck // a decision and not a fault, as fs.SkipDir
 )
 
 // Mode says how many of an instance's events are folded.
@@ -187,7 +187,7 @@ func (Source[K, R, E]) own(decoded any) *event.Event[E] {
 	return decoded.(*event.Event[E]) //nolint:forcetypeassert,errcheck // see above
 }
 
-func recovered(function string, err *error) {
+func recovered(function string, err *error) { //nolint:gocritic // a deferred call sets the result
 	if value := recover(); value != nil {
 		*err = &EvolvePanic{Func: function, Value: value, Stack: debug.Stack()}
 	}

@@ -66,7 +66,7 @@ func columnValue(field reflect.Value, column Column) (any, error) {
 		}
 		return slices.Clone(field.Bytes()), nil
 	case KindJSON:
-		switch field.Kind() { //nolint:exhaustive // only these can be nil
+		switch field.Kind() {
 		case reflect.Map, reflect.Slice, reflect.Interface:
 			if field.IsNil() {
 				return nil, nil //nolint:nilnil // as above

@@ -33,7 +33,7 @@ func TestVersionsProperty(t *testing.T) {
 				missing[v] = true
 			}
 		}
-		for v := int64(0); v < 45; v++ {
+		for v := range int64(45) {
 			require.Equal(t, plain[v], set.Has(v))
 			require.Equal(t, v > after && v < before && !plain[v], missing[v], "version %d", v)
 		}
