@@ -250,7 +250,7 @@ func instance(tb testing.TB, outcome projection.Outcome, source string, id event
 }
 
 func rejectedVersions(in projection.InstanceOutcome) []int64 {
-	versions := make([]int64, 0, len(in.Rejected))
+	var versions []int64
 	for _, r := range in.Rejected {
 		versions = append(versions, r.Version)
 	}
