@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-const (
-	// NoPort, as a port in [Config], leaves the service out.
-	NoPort = -1
+// NoPort is a port in [Config] that leaves the service out.
+const NoPort = -1
 
+const (
 	defaultAddress      = "127.0.0.1"
 	defaultNamespace    = "default"
 	defaultRetention    = 72 * time.Hour

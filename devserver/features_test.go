@@ -44,6 +44,8 @@ func TestFeatures(t *testing.T) {
 }
 
 func testSearchAttributes(t *testing.T, c client.Client, queue string) {
+	t.Helper()
+
 	ctx := timeout(t)
 	row := temporal.NewSearchAttributeKeyKeyword(devserver.AttributeRow)
 	projection := temporal.NewSearchAttributeKeyKeyword(devserver.AttributeProjection)
@@ -64,6 +66,8 @@ func testSearchAttributes(t *testing.T, c client.Client, queue string) {
 }
 
 func testUpdateWithStart(t *testing.T, c client.Client, queue string) {
+	t.Helper()
+
 	ctx := timeout(t)
 
 	for _, state := range []string{"draining", "done"} { // the first starts the workflow, the second finds it
@@ -96,6 +100,8 @@ func testUpdateWithStart(t *testing.T, c client.Client, queue string) {
 }
 
 func testSchedule(t *testing.T, c client.Client, queue string) {
+	t.Helper()
+
 	ctx := timeout(t)
 
 	handle, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
@@ -125,6 +131,8 @@ func testSchedule(t *testing.T, c client.Client, queue string) {
 }
 
 func testStandaloneActivity(t *testing.T, c client.Client, queue string) {
+	t.Helper()
+
 	ctx := timeout(t)
 	options := client.StartActivityOptions{
 		ID:                       "effect-1",
@@ -149,6 +157,8 @@ func testStandaloneActivity(t *testing.T, c client.Client, queue string) {
 }
 
 func testFairness(t *testing.T, c client.Client, queue string) {
+	t.Helper()
+
 	ctx := timeout(t)
 
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
@@ -161,6 +171,8 @@ func testFairness(t *testing.T, c client.Client, queue string) {
 }
 
 func testCapabilities(t *testing.T, c client.Client, _ string) {
+	t.Helper()
+
 	namespace, err := c.WorkflowService().DescribeNamespace(timeout(t),
 		&workflowservice.DescribeNamespaceRequest{Namespace: "default"})
 	require.NoError(t, err)
@@ -174,6 +186,8 @@ func testCapabilities(t *testing.T, c client.Client, _ string) {
 }
 
 func testEagerStart(t *testing.T, c client.Client, queue string) {
+	t.Helper()
+
 	ctx := timeout(t)
 
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{

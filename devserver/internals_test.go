@@ -67,18 +67,18 @@ func TestPrepareDatabase_keepsTheIndexesThatAreUsed(t *testing.T) {
 	}, names)
 }
 
+//nolint:paralleltest // it looks for leaked goroutines, those of others among them
 func TestReservePort(t *testing.T) {
-	// Not parallel: it looks for leaked goroutines.
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 
-	port, err := reservePort("127.0.0.1", 0)
+	port, err := reservePort(t.Context(), "127.0.0.1", 0)
 	require.NoError(t, err)
 
-	again, err := reservePort("127.0.0.1", port)
+	again, err := reservePort(t.Context(), "127.0.0.1", port)
 	require.NoError(t, err, "the port is kept from others, not from us")
 	require.Equal(t, port, again)
 
-	port, err = reservePort("0.0.0.0", 0)
+	port, err = reservePort(t.Context(), "0.0.0.0", 0)
 	require.NoError(t, err)
 	require.NotZero(t, port)
 }

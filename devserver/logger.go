@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 
 	"go.temporal.io/server/common/log"
@@ -56,7 +57,7 @@ func (l *logger) Panic(msg string, tags ...tag.Tag) {
 func (l *logger) Fatal(msg string, tags ...tag.Tag) {
 	l.log(slog.LevelError, msg, tags)
 	fmt.Fprintln(os.Stderr, "temporal server: fatal: "+describe(msg, tags))
-	os.Exit(1)
+	os.Exit(1) //nolint:forbidigo // Temporal counts on it: it goes on with broken state where Fatal returns
 }
 
 // With returns a logger that adds the tags to every record.
@@ -81,13 +82,17 @@ func (l *logger) log(level slog.Level, msg string, tags []tag.Tag) {
 		attrs = append(attrs, slog.Any(t.Key(), t.Value()))
 	}
 
-	l.slog.LogAttrs(ctx, level, msg, attrs...)
+	l.slog.LogAttrs(ctx, level, msg, attrs...) //nolint:sloglint // the message is Temporal's
 }
 
 func describe(msg string, tags []tag.Tag) string {
+	var text strings.Builder
+
+	text.WriteString(msg)
+
 	for _, t := range tags {
-		msg += fmt.Sprintf(" %s=%v", t.Key(), t.Value())
+		fmt.Fprintf(&text, " %s=%v", t.Key(), t.Value())
 	}
 
-	return msg
+	return text.String()
 }

@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"runtime"
@@ -47,7 +48,7 @@ func (p ports) of(service primitives.ServiceName) int {
 
 // choosePorts checks the ports that the configuration names and picks free ones for the rest. The check is not just for
 // the message: both Temporal and its UI end the whole process when they cannot listen.
-func choosePorts(cfg Config) (ports, error) {
+func choosePorts(ctx context.Context, cfg Config) (ports, error) {
 	var (
 		chosen ports
 		err    error
@@ -72,7 +73,7 @@ func choosePorts(cfg Config) (ports, error) {
 			continue
 		}
 
-		if *p.target, err = reservePort(p.host, p.port); err != nil {
+		if *p.target, err = reservePort(ctx, p.host, p.port); err != nil {
 			return ports{}, &PortError{Field: p.field, Address: hostPort(p.host, p.port), Err: err}
 		}
 	}
@@ -86,10 +87,10 @@ func choosePorts(cfg Config) (ports, error) {
 // meanwhile: a connection which the listening side closes first leaves the port in TIME_WAIT for a minute, in which the
 // system hands it out to nobody, while a listener that asks for it by number still gets it. Temporal's freeport package
 // has the idea.
-func reservePort(host string, port int) (reserved int, err error) {
-	listener, err := net.Listen("tcp", hostPort(host, port))
+func reservePort(ctx context.Context, host string, port int) (reserved int, err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", hostPort(host, port))
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("look for a free port: %w", err)
 	}
 
 	defer func() {
@@ -135,5 +136,9 @@ func leaveInTimeWait(listener net.Listener, address *net.TCPAddr) error {
 		return fmt.Errorf("close the reserved port: %w", err)
 	}
 
-	return client.Close()
+	if err := client.Close(); err != nil {
+		return fmt.Errorf("close the connection to the reserved port: %w", err)
+	}
+
+	return nil
 }

@@ -65,7 +65,7 @@ func probe(ctx context.Context, service workflowservice.WorkflowServiceClient, n
 		return nil
 	}
 
-	return err
+	return fmt.Errorf("probe the namespace: %w", err)
 }
 
 // ensureAttributes registers the search attributes that a namespace lacks, because the database comes from somewhere

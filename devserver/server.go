@@ -53,7 +53,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func start(ctx context.Context, cfg Config) (*Server, error) {
-	chosen, err := choosePorts(cfg)
+	chosen, err := choosePorts(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

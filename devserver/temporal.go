@@ -20,6 +20,9 @@ import (
 // internalAddress is where the services behind the frontend listen, whatever Config.Address says.
 const internalAddress = "127.0.0.1"
 
+// archivalOff is Temporal's word for no archive: a run is gone when its retention is over.
+const archivalOff = "disabled"
+
 // services are the four parts of a Temporal server, all of them in this process.
 func services() []primitives.ServiceName {
 	return []primitives.ServiceName{
@@ -92,13 +95,13 @@ func temporalConfig(cfg Config, ports ports, store *config.SQL) *config.Config {
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
 		Services:            serviceConfigs(cfg, ports),
 		Archival: config.Archival{
-			History:    config.HistoryArchival{State: "disabled"},
-			Visibility: config.VisibilityArchival{State: "disabled"},
+			History:    config.HistoryArchival{State: archivalOff},
+			Visibility: config.VisibilityArchival{State: archivalOff},
 		},
 		NamespaceDefaults: config.NamespaceDefaults{
 			Archival: config.ArchivalNamespaceDefaults{
-				History:    config.HistoryArchivalNamespaceDefaults{State: "disabled"},
-				Visibility: config.VisibilityArchivalNamespaceDefaults{State: "disabled"},
+				History:    config.HistoryArchivalNamespaceDefaults{State: archivalOff},
+				Visibility: config.VisibilityArchivalNamespaceDefaults{State: archivalOff},
 			},
 		},
 		PublicClient: config.PublicClient{HostPort: frontend},

@@ -61,7 +61,7 @@ func (u *ui) healthy(ctx context.Context) error {
 
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return fmt.Errorf("health check: %w", err)
 	}
 
 	defer func() { _ = response.Body.Close() }()

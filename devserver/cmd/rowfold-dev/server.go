@@ -56,7 +56,8 @@ The namespaces exist and have rowfold's search attributes when it is ready.`,
 	flags.StringVar(&options.config.Database, "db", "", "SQLite file that keeps the state (default in memory)")
 	flags.StringSliceVar(&options.config.Namespaces, "namespace", []string{"default"}, "namespace to create; may be repeated")
 	flags.BoolVar(&options.readyJSON, "ready-json", false, "print one line of JSON with the addresses when ready, and nothing else")
-	flags.BoolVar(&options.stopWithStdin, "stop-with-stdin", false, "stop when standard input ends, so that the server dies with its parent")
+	flags.BoolVar(&options.stopWithStdin, "stop-with-stdin", false,
+		"stop when standard input ends, so that the server dies with its parent")
 
 	return cmd
 }
@@ -97,11 +98,16 @@ func runServer(ctx context.Context, options serverOptions, stdin io.Reader, stdo
 // announce tells the caller where the server is.
 func announce(out io.Writer, server *devserver.Server, options serverOptions) error {
 	if options.readyJSON {
-		return json.NewEncoder(out).Encode(ready{
+		err := json.NewEncoder(out).Encode(ready{
 			Address: server.HostPort(),
 			UI:      server.UIURL(),
 			Metrics: server.MetricsURL(),
 		})
+		if err != nil {
+			return fmt.Errorf("print the addresses: %w", err)
+		}
+
+		return nil
 	}
 
 	database := options.config.Database
