@@ -74,4 +74,6 @@ func (e *classedError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
 func (e *classedError) Unwrap() error { return e.err }
+
+// Class returns the class that the error was given.
 func (e *classedError) Class() Class  { return e.class }
