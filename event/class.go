@@ -76,4 +76,4 @@ func (e *classedError) Error() string { return e.err.Error() }
 func (e *classedError) Unwrap() error { return e.err }
 
 // Class returns the class that the error was given.
-func (e *classedError) Class() Class  { return e.class }
+func (e *classedError) Class() Class { return e.class }
