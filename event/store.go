@@ -74,8 +74,8 @@ type Reader interface {
 	// memory. The first error ends the sequence. A head is the last contiguous
 	// version, so nothing is yielded beyond a hole.
 	Read(ctx context.Context, stream string, id ID, part Range) iter.Seq2[Envelope, error]
-	// Head returns the instance's current version, with one request; 0 = none.
-	Head(ctx context.Context, stream string, id ID) (int64, error)
+	// Version returns the instance's current version, with one request; 0 = none.
+	Version(ctx context.Context, stream string, id ID) (int64, error)
 	// Oldest returns the lowest version that the store still holds; 0 = none.
 	Oldest(ctx context.Context, stream string, id ID) (int64, error)
 }

@@ -1,4 +1,4 @@
--- Times are Unix microseconds in UTC. Names that begin with rowfold_ are ours.
+-- Times are Unix microseconds in UTC, those of events milliseconds. Names that begin with rowfold_ are ours.
 
 CREATE TABLE rowfold_events (
 	position       INTEGER PRIMARY KEY AUTOINCREMENT, -- in the order of commits: one writer at a time
@@ -16,13 +16,21 @@ CREATE TABLE rowfold_events (
 
 CREATE INDEX rowfold_events_feed ON rowfold_events (stream, position, bucket);
 
+-- A command names an intention, not a stream: its id is used once in the whole store.
 CREATE TABLE rowfold_commands (
+	command_id    TEXT    NOT NULL PRIMARY KEY,
 	stream        TEXT    NOT NULL,
 	stream_id     TEXT    NOT NULL,
-	command_id    TEXT    NOT NULL,
 	first_version INTEGER NOT NULL,
-	last_version  INTEGER NOT NULL,
-	PRIMARY KEY (stream, stream_id, command_id)
+	last_version  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The version of each instance, which a trim leaves alone.
+CREATE TABLE rowfold_heads (
+	stream    TEXT    NOT NULL,
+	stream_id TEXT    NOT NULL,
+	version   INTEGER NOT NULL,
+	PRIMARY KEY (stream, stream_id)
 ) STRICT, WITHOUT ROWID;
 
 -- What a trim removed, so that followers can tell "nothing there" from "gone".
