@@ -17,7 +17,7 @@ const buckets = 1024
 // (http://www.isthe.com/chongo/tech/comp/fnv/).
 func bucketOf(id event.ID) int {
 	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(id)) // never fails
+	_, _ = hash.Write([]byte(id))      // never fails
 	return int(hash.Sum64() % buckets) //nolint:gosec // G115: below 1024
 }
 

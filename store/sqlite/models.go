@@ -66,3 +66,6 @@ func rowTable(model *projection.Model) string { return quote("rowfold_rows_" + m
 
 // quote makes an identifier of any text.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// quoteText makes a text literal.
+func quoteText(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }

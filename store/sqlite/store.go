@@ -19,6 +19,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	models map[string]*projection.Model // by projection, as far as this process has seen them
+	tables map[*projection.Model]*table
 }
 
 // Open opens a store and brings its own tables up to date. Errors: joined
@@ -28,7 +29,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	store := &Store{config: config, models: map[string]*projection.Model{}}
+	store := &Store{config: config, models: map[string]*projection.Model{}, tables: map[*projection.Model]*table{}}
 	var err error
 	// SQLite has one writer at a time. One connection makes this process's writers
 	// wait in a queue here, not in the busy handler, which sleeps.

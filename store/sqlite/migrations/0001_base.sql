@@ -72,7 +72,8 @@ CREATE TABLE rowfold_decisions (
 	projection TEXT NOT NULL,
 	row_key    TEXT NOT NULL,
 	sequence   TEXT NOT NULL,
-	item       TEXT NOT NULL, -- JSON of outbox.Item, as it was in the outbox
+	item       TEXT NOT NULL, -- JSON of outbox.Item, as it was in the outbox, without its payload
+	payload    BLOB NOT NULL,
 	decision   TEXT NOT NULL, -- JSON of outbox.Decision
 	PRIMARY KEY (projection, row_key, sequence)
 ) STRICT, WITHOUT ROWID;
