@@ -25,7 +25,8 @@ func (s *Store) Decide(ctx context.Context, row outbox.Row, ref outbox.Ref, deci
 		if err != nil {
 			return fmt.Errorf("encode the decision: %w", err)
 		}
-		if _, err := t.exec(ctx, `INSERT INTO rowfold_decisions (projection, row_key, sequence, item, payload, decision) VALUES (?, ?, ?, ?, ?, ?)`,
+		if _, err := t.exec(ctx, `INSERT INTO rowfold_decisions (projection, row_key, sequence, item, payload, decision)
+			VALUES (?, ?, ?, ?, ?, ?)`,
 			row.Projection, row.Key, string(ref.Sequence), itemText, []byte(item.Payload), string(decisionText)); err != nil {
 			return err
 		}
@@ -40,7 +41,7 @@ func (s *Store) Decide(ctx context.Context, row outbox.Row, ref outbox.Ref, deci
 func encodeItem(item outbox.Item) (string, error) {
 	item.Payload = nil
 	text, err := json.Marshal(item)
-	return string(text), err //nolint:wrapcheck // the caller says what it encodes
+	return string(text), err
 }
 
 // Decisions implements outbox.Store.

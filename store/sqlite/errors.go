@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	driver "modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/rowfold/rowfold/event"
 )
@@ -49,11 +49,11 @@ func classify(what string, err error) error {
 // [event.Classify]. The codes: https://www.sqlite.org/rescode.html
 func classOf(err error) event.Class {
 	switch primaryCode(err) {
-	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return event.ClassThrottled
-	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB, lib.SQLITE_READONLY, lib.SQLITE_PERM, lib.SQLITE_AUTH,
-		lib.SQLITE_CANTOPEN, lib.SQLITE_SCHEMA, lib.SQLITE_TOOBIG, lib.SQLITE_CONSTRAINT, lib.SQLITE_MISMATCH,
-		lib.SQLITE_MISUSE, lib.SQLITE_RANGE, lib.SQLITE_ERROR:
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH,
+		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH,
+		sqlite3.SQLITE_MISUSE, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_ERROR:
 		return event.ClassPermanent
 	default: // a full disk, a failed read, an interruption: they pass
 		return ""
@@ -63,17 +63,17 @@ func classOf(err error) event.Class {
 // isRefusal reports whether a failed commit is known to have done nothing.
 func isRefusal(err error) bool {
 	code := primaryCode(err)
-	return code == lib.SQLITE_BUSY || code == lib.SQLITE_LOCKED || code == lib.SQLITE_CONSTRAINT
+	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_CONSTRAINT
 }
 
 // isNoTransaction reports whether there was no transaction to take back: SQLite ends one
 // by itself after a full disk, a failed read or an interruption.
-func isNoTransaction(err error) bool { return primaryCode(err) == lib.SQLITE_ERROR }
+func isNoTransaction(err error) bool { return primaryCode(err) == sqlite3.SQLITE_ERROR }
 
 // isUnique reports whether a unique index or a primary key refused a row.
 func isUnique(err error) bool {
 	failed, ok := errors.AsType[*driver.Error](err)
-	return ok && (failed.Code() == lib.SQLITE_CONSTRAINT_UNIQUE || failed.Code() == lib.SQLITE_CONSTRAINT_PRIMARYKEY)
+	return ok && (failed.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || failed.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
 // primaryCode returns the low byte of the driver's result code; 0 for other errors.

@@ -17,14 +17,14 @@ const buckets = 1024
 // (http://www.isthe.com/chongo/tech/comp/fnv/).
 func bucketOf(id event.ID) int {
 	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(id))      // never fails
-	return int(hash.Sum64() % buckets) //nolint:gosec // G115: below 1024
+	_, _ = hash.Write([]byte(id)) // never fails
+	return int(hash.Sum64() % buckets)
 }
 
 // Append implements event.Appender.
 func (s *Store) Append(ctx context.Context, request event.Append) (event.Appended, error) {
 	if err := request.Validate(); err != nil {
-		return event.Appended{}, err //nolint:wrapcheck // typed, and names the field
+		return event.Appended{}, err
 	}
 	if len(request.Events) == 0 {
 		return event.Appended{}, nil

@@ -70,7 +70,9 @@ func (f *feed) Shards(context.Context) ([]event.Shard, error) { return f.shards,
 func (f *feed) Read(ctx context.Context, shard string, after event.Position, limit int) (event.Page, error) {
 	part, known := f.partitions[shard]
 	if !known {
-		return event.Page{}, &InvalidFeed{Field: "shard", Value: shard, Reason: "this feed has no such shard; was its number of partitions changed?"}
+		return event.Page{}, &InvalidFeed{
+			Field: "shard", Value: shard, Reason: "this feed has no such shard; was its number of partitions changed?",
+		}
 	}
 	if limit < 1 {
 		return event.Page{}, &InvalidFeed{Field: "limit", Value: strconv.Itoa(limit), Reason: "use 1 or more"}
@@ -146,7 +148,8 @@ func (s *Store) TrimEvents(ctx context.Context, stream string, before time.Time)
 			[]any{stream, before.UnixMilli()}, &upTo); err != nil {
 			return err
 		}
-		if removed, err = t.exec(ctx, `DELETE FROM rowfold_events WHERE stream = ? AND position <= ?`, stream, upTo); err != nil || removed == 0 {
+		removed, err = t.exec(ctx, `DELETE FROM rowfold_events WHERE stream = ? AND position <= ?`, stream, upTo)
+		if err != nil || removed == 0 {
 			return err
 		}
 		_, err := t.exec(ctx, `INSERT INTO rowfold_trims (stream, position) VALUES (?, ?)

@@ -16,7 +16,7 @@ func (s *Store) Pending(ctx context.Context, query outbox.PendingQuery) ([]outbo
 	var pending []outbox.PendingRow
 	err := s.read(ctx, "list pending rows of projection "+query.Projection, func(t *tx) error {
 		return t.query(ctx, `WITH RECURSIVE pending (row_key, sequence, n) AS (
-				SELECT * FROM (SELECT row_key, sequence, 1 FROM rowfold_outbox
+				SELECT row_key, sequence, 1 FROM (SELECT row_key, sequence FROM rowfold_outbox
 					WHERE projection = ?1 AND row_key > ?2 ORDER BY row_key, sequence LIMIT 1)
 				UNION ALL
 				SELECT next.row_key, next.sequence, p.n + 1 FROM pending AS p JOIN rowfold_outbox AS next

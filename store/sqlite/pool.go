@@ -70,7 +70,7 @@ func (p *pool) take(ctx context.Context) (*connection, error) {
 	case <-p.closed:
 		return nil, errClosed
 	case <-ctx.Done():
-		return nil, context.Cause(ctx) //nolint:wrapcheck // the caller names the step
+		return nil, context.Cause(ctx)
 	case c := <-p.free:
 		if c.conn != nil {
 			return c, nil
@@ -97,7 +97,7 @@ func (p *pool) drop(c *connection) error {
 func (p *pool) close() error {
 	p.once.Do(func() {
 		close(p.closed)
-		var faults []error
+		faults := make([]error, 0, p.access.connections+1)
 		for range p.access.connections {
 			faults = append(faults, (<-p.free).close())
 		}

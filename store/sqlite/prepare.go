@@ -199,7 +199,8 @@ func growTable(ctx context.Context, t *tx, before, model *projection.Model) erro
 	}
 	sameColumn := func(a, b projection.Column) bool { return a.Name == b.Name && a.Kind == b.Kind }
 	if !slices.EqualFunc(before.KeyColumns(), model.KeyColumns(), sameColumn) {
-		return conflict(model.KeyColumns()[0].Name, "the key has changed: its columns, their order and their kinds stay as they are; rebuild into another table")
+		return conflict(model.KeyColumns()[0].Name,
+			"the key has changed: its columns, their order and their kinds stay as they are; rebuild into another table")
 	}
 	kinds := map[string]projection.Kind{}
 	for _, column := range before.Columns {
@@ -210,7 +211,7 @@ func growTable(ctx context.Context, t *tx, before, model *projection.Model) erro
 		var name, declared string
 		err := rows.Scan(&name, &declared)
 		types[strings.ToLower(name)] = declared
-		return err
+		return err //nolint:wrapcheck // the caller names the step
 	})
 	if err != nil {
 		return err
@@ -221,7 +222,8 @@ func growTable(ctx context.Context, t *tx, before, model *projection.Model) erro
 		case !known:
 			return t.script(ctx, `ALTER TABLE `+rowTable(model)+` ADD COLUMN `+quote(name)+` `+declared)
 		case present != declared:
-			return conflict(name, "the table has it with type %s, the row type needs %s: give the field another name, and rebuild", present, declared)
+			return conflict(name, "the table has it with type %s, the row type needs %s: give the field another name, and rebuild",
+				present, declared)
 		}
 		return nil
 	}

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rowfold/rowfold/projection"
@@ -41,23 +43,21 @@ type purging struct{ remove, date string }
 // time, ?3 the limit.
 func purgeStatements(model *projection.Model) purging {
 	table := rowTable(model)
-	free := ` t.` + columnTombstone + ` = 1
+	free := []string{`t.` + columnTombstone + ` = 1
 		AND NOT EXISTS (SELECT 1 FROM rowfold_outbox AS o WHERE o.projection = ?1 AND o.row_key = t.` + columnKey + `)
-		AND t.` + columnKey + ` NOT IN (SELECT k.value FROM rowfold_parks AS p, json_each(p.row_keys) AS k WHERE p.projection = ?1)`
+		AND t.` + columnKey + ` NOT IN (SELECT k.value FROM rowfold_parks AS p, json_each(p.row_keys) AS k WHERE p.projection = ?1)`}
 	if model.Checkpoints != "" {
-		free += `
-		AND NOT EXISTS (SELECT 1 FROM json_each(t.` + quote(model.Checkpoints) + `) AS c
-			JOIN rowfold_parks AS p ON p.projection = ?1 AND p.instance = c.key)`
+		free = append(free, `NOT EXISTS (SELECT 1 FROM json_each(t.`+quote(model.Checkpoints)+`) AS c
+			JOIN rowfold_parks AS p ON p.projection = ?1 AND p.instance = c.key)`)
 	}
 	for _, scalar := range model.Scalars {
 		owner := `t.` + quote(scalar.Instance)
-		free += `
-		AND NOT EXISTS (SELECT 1 FROM rowfold_parks AS p WHERE p.projection = ?1
-			AND p.instance = ` + quoteText(scalar.Source+"#") + ` || ` + owner + `)`
+		free = append(free, `NOT EXISTS (SELECT 1 FROM rowfold_parks AS p WHERE p.projection = ?1
+			AND p.instance = `+quoteText(scalar.Source+"#")+` || `+owner+`)`)
 	}
 	chosen := func(condition string) string {
-		return ` WHERE ` + columnKey + ` IN (SELECT t.` + columnKey + ` FROM ` + table + ` AS t WHERE` + free + `
-		AND ` + condition + ` LIMIT ?3)`
+		return ` WHERE ` + columnKey + ` IN (SELECT t.` + columnKey + ` FROM ` + table + ` AS t
+			WHERE ` + strings.Join(append(slices.Clone(free), condition), ` AND `) + ` LIMIT ?3)`
 	}
 	return purging{
 		remove: `DELETE FROM ` + table + chosen(`t.`+columnExpiresAt+` <= ?2`),

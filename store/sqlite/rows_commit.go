@@ -89,14 +89,17 @@ func (s *Store) CommitAll(ctx context.Context, writes []projection.ModelWrite) e
 func (s *Store) checkSize(table *table, write *projection.Write) error {
 	size := table.model.Size(write.Values, write.Books)
 	if size > s.config.MaxRowBytes {
-		return &projection.RowTooLarge{Projection: table.model.Projection, Key: write.Key, Size: size, Limit: s.config.MaxRowBytes}
+		return &projection.RowTooLarge{
+			Projection: table.model.Projection, Key: write.Key, Size: size, Limit: s.config.MaxRowBytes,
+		}
 	}
 	for i := range write.Effects {
 		size += len(write.Effects[i].Payload)
 	}
 	if len(write.Effects) > s.config.MaxEffects || s.config.MaxBytes > 0 && size > s.config.MaxBytes {
 		return &WriteTooLarge{
-			Row: outbox.Row{Projection: table.model.Projection, Key: write.Key}, Effects: len(write.Effects), Bytes: size, Limits: s.Limits(),
+			Row:     outbox.Row{Projection: table.model.Projection, Key: write.Key},
+			Effects: len(write.Effects), Bytes: size, Limits: s.Limits(),
 		}
 	}
 	return nil

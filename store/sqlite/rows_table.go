@@ -59,9 +59,8 @@ func tableOf(model *projection.Model) *table {
 // columns returns the quoted names of all columns that the store reads and writes: the key,
 // the store's own, those of the bookkeeping, those of the user.
 func (t *table) columns() []string {
-	names := []string{
-		columnKey, columnTombstone, columnExpiresAt, columnWriteID, columnDefinition, columnEmits, columnEmitAbove,
-	}
+	names := make([]string, 0, 7+len(t.books)+len(t.model.Columns))
+	names = append(names, columnKey, columnTombstone, columnExpiresAt, columnWriteID, columnDefinition, columnEmits, columnEmitAbove)
 	for _, column := range t.books {
 		names = append(names, quote(column.name))
 	}

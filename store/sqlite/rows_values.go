@@ -74,7 +74,7 @@ func fromColumn(column projection.Column, value any) (any, error) {
 		}
 	case projection.KindBytes:
 		if v, is := value.([]byte); is {
-			return v, nil
+			return append([]byte{}, v...), nil // the driver's empty one is nil, which reads as NULL
 		}
 	case projection.KindJSON:
 		if v, is := value.(string); is {

@@ -1,4 +1,4 @@
-package sqlite
+package sqlite_test
 
 import (
 	"path/filepath"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/rowfold/rowfold/store/sqlite"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -13,16 +15,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestAFileOfANewerProgramIsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rows.db")
-	store, err := Open(t.Context(), Config{Path: path})
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	require.NoError(t, err)
-	require.NoError(t, store.write(t.Context(), "pretend", func(t2 *tx) error {
-		_, err := t2.exec(t.Context(), `INSERT INTO rowfold_migrations VALUES (99, 'later', 0)`)
-		return err
-	}))
+	require.NoError(t, store.Exec(t.Context(), `INSERT INTO rowfold_migrations VALUES (99, 'later', 0)`))
 	require.NoError(t, store.Close())
 
-	_, err = Open(t.Context(), Config{Path: path})
-	newer := &NewerSchema{}
+	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	newer := &sqlite.NewerSchema{}
 	require.ErrorAs(t, err, &newer)
 	require.Equal(t, 99, newer.Found)
 }

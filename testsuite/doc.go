@@ -1,0 +1,27 @@
+// Package testsuite holds what every store of the module has to do, as tests that a
+// store runs in one call, and the faults under which it has to do it.
+//
+//	func TestConformance(t *testing.T) {
+//		testsuite.Run(t, testsuite.Harness{
+//			Features: testsuite.Features{Store: "SQLite", Feed: true, SnapshotHead: true},
+//			Open: func(t testing.TB) testsuite.Backend {
+//				store := open(t) // fresh and empty, closed by t.Cleanup
+//				return testsuite.Backend{Store: store, Events: store, Feed: store.Feed}
+//			},
+//		})
+//	}
+//
+// [Features] says in which respects stores differ. Its fields are the table of
+// guarantees in the documentation, see [GuaranteeTable]: what a store claims there is
+// what the suite makes it prove. Everything else is the same on every store.
+//
+// The suites write rows by hand, against a [projection.Model]: they need no
+// projection and depend on no fold.
+//
+// # Faults
+//
+// [NewFaulty] wraps a store and lets calls fail by a [Plan]: an answer gets lost, a
+// write meets a conflict or a throttle, the process crashes before or after any call,
+// the effects of one write become visible one by one. A plan is deterministic, so that
+// what a property test found can be played again.
+package testsuite

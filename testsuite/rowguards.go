@@ -1,0 +1,105 @@
+package testsuite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/outbox"
+	"github.com/rowfold/rowfold/projection"
+)
+
+//
+func revisionGuard(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	absent := load(t, b, model, "ZRH")
+	first := boardWrite(absent, 1)
+	commit(t, b, model, first)
+	stored := load(t, b, model, "ZRH")
+	lost := func(write projection.Write) {
+		t.Helper()
+		err := b.Store.Commit(t.Context(), model, []projection.Write{write})[0]
+		var race *projection.LostRace
+		require.ErrorAs(t, err, &race)
+		require.Equal(t, event.ClassStale, event.Classify(err))
+		require.Equal(t, projection.LostRace{Projection: "Board", Key: "ZRH"}, *race)
+		require.Equal(t, stored, load(t, b, model, "ZRH"))
+	}
+	second := boardWrite(absent, 2)
+	lost(second) // it is there by now
+	for _, wrong := range []int64{0, 2, -1} {
+		write := boardWrite(stored, 3)
+		write.Guard.Revision = new(wrong)
+		lost(write)
+	}
+	other := boardWrite(load(t, b, model, "GVA"), 1)
+	other.Guard.Revision = new(int64(1))
+	err := b.Store.Commit(t.Context(), model, []projection.Write{other})[0]
+	var race *projection.LostRace
+	require.ErrorAs(t, err, &race, "an absent row has no revision 1")
+	require.Equal(t, projection.RowAbsent, load(t, b, model, "GVA").Status)
+
+	commit(t, b, model, boardWrite(stored, 4))
+	require.Equal(t, int64(2), *load(t, b, model, "ZRH").Books.Revision)
+
+	zero := firstWrite("BSL", []any{"BSL", int64(1), nil}) // an initial revision of 0 is a revision
+	zero.Books.Revision = new(int64(0))
+	commit(t, b, model, zero)
+	require.Equal(t, new(int64(0)), load(t, b, model, "BSL").Books.Revision)
+	err = b.Store.Commit(t.Context(), model, []projection.Write{zero})[0]
+	require.ErrorAs(t, err, &race)
+}
+
+// a row from before there was a revision.
+func legacyGuard(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	legacy := firstWrite("ZRH", []any{"ZRH", int64(1), nil})
+	legacy.Books.Revision = nil
+	commit(t, b, model, legacy)
+	stored := load(t, b, model, "ZRH")
+	require.Nil(t, stored.Books.Revision)
+	require.Equal(t, projection.RowLive, stored.Status)
+	commit(t, b, model, boardWrite(stored, 2))
+	require.Equal(t, new(int64(1)), load(t, b, model, "ZRH").Books.Revision)
+	err := b.Store.Commit(t.Context(), model, []projection.Write{boardWrite(stored, 3)})[0]
+	var race *projection.LostRace
+	require.ErrorAs(t, err, &race)
+	require.Equal(t, int64(2), load(t, b, model, "ZRH").Values[1])
+}
+
+func ledgerWrite(read projection.Stored, owner string, version int64) projection.Write {
+	books := read.Books.Clone()
+	books.Scalars = map[string]projection.ScalarCheckpoint{"account": {Stored: new(version), Owner: owner}}
+	return projection.Write{
+		Key: read.Key, Guard: read.Books, GuardStatus: read.Status,
+		Values: []any{read.Key, version}, Books: books, ID: outbox.NewNonce(),
+	}
+}
+
+// of a single source, the guard is the checkpoint itself.
+func checkpointGuard(t *testing.T, b Backend) {
+	model := prepare(t, b, ledgerModel())
+	absent := load(t, b, model, "acc")
+	commit(t, b, model, ledgerWrite(absent, "a-1", 3))
+	stored := load(t, b, model, "acc")
+	require.Nil(t, stored.Books.Revision)
+	require.Equal(t, projection.ScalarCheckpoint{Stored: new(int64(3)), Owner: "a-1"}, stored.Books.Scalars["account"])
+	var race *projection.LostRace
+	lost := func(read projection.Stored) {
+		t.Helper()
+		err := b.Store.Commit(t.Context(), model, []projection.Write{ledgerWrite(read, "a-1", 9)})[0]
+		require.ErrorAs(t, err, &race)
+		require.Equal(t, stored, load(t, b, model, "acc"))
+	}
+	lost(absent)
+	for _, checkpoint := range []projection.ScalarCheckpoint{
+		{Stored: new(int64(2)), Owner: "a-1"}, {Stored: new(int64(3)), Owner: "a-2"}, {Stored: new(int64(3))}, {},
+	} {
+		read := stored
+		read.Books = projection.Bookkeeping{Scalars: map[string]projection.ScalarCheckpoint{"account": checkpoint}}
+		lost(read)
+	}
+	commit(t, b, model, ledgerWrite(stored, "a-1", 4))
+	require.Equal(t, int64(4), load(t, b, model, "acc").Values[1])
+}
