@@ -1,0 +1,109 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rowfold/rowfold/event"
+)
+
+// ThrottledDelay is how long Temporal waits before it repeats an activity that was
+// throttled.
+const ThrottledDelay = 10 * time.Second
+
+// maxMessage bounds the text of an error in a history, in bytes.
+const maxMessage = 1024
+
+// Failure turns an error into what Temporal decides about retries by: an application
+// error whose type is the error's class (event.Classify).
+//
+//   - permanent and fenced errors are not retried;
+//   - throttled ones are retried after [ThrottledDelay];
+//   - all others follow the activity's retry policy. An unknown outcome is among them:
+//     the next attempt reads the checkpoints, which tell what was done.
+//
+// Errors that Temporal knows already, and cancellations, are returned as they are. The
+// text is cut to 1 KiB. Failure(nil) is nil.
+func Failure(err error) error {
+	var application *temporal.ApplicationError
+	var canceled *temporal.CanceledError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &application), errors.As(err, &canceled), errors.Is(err, context.Canceled):
+		return err
+	}
+	class, options := event.Classify(err), temporal.ApplicationErrorOptions{}
+	switch class {
+	case event.ClassPermanent, event.ClassFenced:
+		options.NonRetryable = true
+	case event.ClassThrottled:
+		options.NextRetryDelay = ThrottledDelay
+	case event.ClassRetry, event.ClassStale, event.ClassUnknownOutcome:
+	}
+	return temporal.NewApplicationErrorWithOptions(cut(err.Error(), maxMessage), string(class), options)
+}
+
+// ClassOf returns the class of an error that came back from an activity. What is not
+// an application error of a class — a time-out, a lost worker — is event.ClassRetry.
+// ClassOf(nil) is the empty class.
+func ClassOf(err error) event.Class {
+	var application *temporal.ApplicationError
+	if !errors.As(err, &application) {
+		return event.Classify(err)
+	}
+	switch class := event.Class(application.Type()); class {
+	case event.ClassRetry, event.ClassStale, event.ClassPermanent, event.ClassFenced, event.ClassThrottled, event.ClassUnknownOutcome:
+		return class
+	}
+	if application.NonRetryable() {
+		return event.ClassPermanent
+	}
+	return event.ClassRetry
+}
+
+// UnknownProjection is returned when a worker is asked about a projection that it was
+// not given.
+type UnknownProjection struct {
+	Projection string
+	Known      []string
+}
+
+// Error implements error.
+func (e *UnknownProjection) Error() string {
+	return fmt.Sprintf("projection %q is not among this worker's %v: correct the name, or add it to worker.Config.Definitions", e.Projection, e.Known)
+}
+
+// Class is event.ClassPermanent.
+func (e *UnknownProjection) Class() event.Class { return event.ClassPermanent }
+
+// UnknownFeed is returned when a worker is asked about a feed that it was not given.
+type UnknownFeed struct {
+	Feed  string
+	Known []string
+}
+
+// Error implements error.
+func (e *UnknownFeed) Error() string {
+	return fmt.Sprintf("feed %q is not among this worker's %v: correct the name, or add it to worker.Config.Feeds", e.Feed, e.Known)
+}
+
+// Class is event.ClassPermanent.
+func (e *UnknownFeed) Class() event.Class { return event.ClassPermanent }
+
+// cut shortens a text to at most limit bytes, at the border of a character.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	end := limit - len("…")
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
