@@ -47,6 +47,8 @@ type FollowInput struct {
 	Attempts     int      `json:"attempts"`
 	RetryMin     Duration `json:"retryMin"`
 	RetryMax     Duration `json:"retryMax"`
+	// StopAtHead ends it where nothing is left to read now.
+	StopAtHead bool `json:"stopAtHead,omitempty"`
 	// AcceptGap is the position that an operator allows to jump to; nil = none.
 	AcceptGap *event.Position `json:"acceptGap,omitempty"`
 }
@@ -54,13 +56,13 @@ type FollowInput struct {
 // Progress says how far a shard has been followed. It is also what the running
 // activity reports by its heartbeats.
 type Progress struct {
+	Applied
+
 	Position event.Position `json:"position"`
 	// Behind is how many records are known to be left; -1 = unknown.
 	Behind int64     `json:"behind"`
 	Pages  int64     `json:"pages"` // pages with records
 	At     time.Time `json:"at"`    // of the last read
-
-	Applied
 }
 
 // Gap is a part of a shard that is gone before it was read.
@@ -76,13 +78,14 @@ type Followed struct {
 	// UnknownStart says that there was no position record, so that the shard was read
 	// from its oldest record: what was trimmed before is missing.
 	UnknownStart bool `json:"unknownStart,omitempty"`
-	End          bool `json:"end,omitempty"`   // the shard is closed and read to its end
-	Gap          *Gap `json:"gap,omitempty"`   // an operator has to accept it
-	Early        bool `json:"early,omitempty"` // the worker stopped
+	End          bool `json:"end,omitempty"`      // the shard is closed and read to its end
+	Gap          *Gap `json:"gap,omitempty"`      // an operator has to accept it
+	CaughtUp     bool `json:"caughtUp,omitempty"` // nothing was left, with StopAtHead
+	Early        bool `json:"early,omitempty"`    // the worker stopped, or the activity was cancelled
 }
 
 // FollowShard polls the shard and applies what it holds, page by page, until its end,
-// a gap, the worker's stop, or RunFor is over. It begins at the higher of the position
+// a gap, the worker's stop, or RunFor is over; with StopAtHead also until nothing is left. It begins at the higher of the position
 // record and the last heartbeat, and keeps the record up to date. Errors are faults of
 // the feed or the stores, and *[UnknownFeed]; the next attempt goes on where this one
 // stopped.
@@ -203,6 +206,10 @@ func (f *follow) run(ctx context.Context) error {
 		}
 		if len(page.Records) > 0 || page.End {
 			continue
+		}
+		if f.in.StopAtHead {
+			f.update(func(state *Followed) { state.CaughtUp = true })
+			return nil
 		}
 		if err := sleep(ctx, activity.GetWorkerStopChannel(ctx), f.in.PollInterval.Std()); err != nil {
 			return err

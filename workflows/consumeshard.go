@@ -1,0 +1,322 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rowfold/rowfold/activities"
+	"github.com/rowfold/rowfold/event"
+)
+
+// ConsumeShard is the input of the workflow of that name, which follows one shard of a feed. A
+// ConsumeStream starts it.
+type ConsumeShard struct {
+	Following
+
+	Shard string `json:"shard"` // required
+	// Child says that the shard has parents: it begins at its oldest record.
+	Child bool `json:"child,omitempty"`
+	// Paused lets it begin paused.
+	Paused bool `json:"paused,omitempty"`
+
+	// Carried is the state of the run before this one. Leave it out.
+	Carried *ShardState `json:"carried,omitempty"`
+}
+
+// WithDefaults returns the input with every empty field at its default.
+func (in ConsumeShard) WithDefaults() ConsumeShard {
+	in.Following = in.withDefaults()
+	return in
+}
+
+// Validate names every field that is wrong, in an error of the type
+// [ErrorInvalidInput]. It expects the defaults to be filled in.
+func (in ConsumeShard) Validate() error {
+	var c checks
+	in.check(&c)
+	c.required("shard", in.Shard)
+	return invalid(TypeConsumeShard, c)
+}
+
+// ShardState is what a ConsumeShard knows: the answer to [QueryProgress], its result, and
+// what one run hands to the next. The truth about the position is its record in the store.
+type ShardState struct {
+	activities.Applied
+
+	State    string         `json:"state"` // [StateFollowing], [StatePaused] or [StateGap]
+	Since    time.Time      `json:"since"`
+	Position event.Position `json:"position"`
+	Behind   int64          `json:"behind"` // records that are known to be left; -1 = unknown
+	Pages    int64          `json:"pages"`
+	At       time.Time      `json:"at,omitzero"` // of the last read
+	Rounds   int64          `json:"rounds"`
+	Runs     int64          `json:"runs"`
+	// UnknownStart says that there was no position record when it began: what had been
+	// trimmed by then was never read. A reconcile tells whether that matters.
+	UnknownStart bool `json:"unknownStart,omitempty"`
+	// Gap waits for an operator; nil = there is none.
+	Gap      *activities.Gap `json:"gap,omitempty"`
+	Accepted []Accepted      `json:"accepted,omitempty"` // gaps, the last 20
+	Stopped  bool            `json:"stopped,omitempty"`  // by an operator
+	CaughtUp bool            `json:"caughtUp,omitempty"` // with StopAtHead
+	End      bool            `json:"end,omitempty"`      // the shard is closed and read to its end
+
+	// AcceptUpTo is the position behind an accepted gap.
+	AcceptUpTo *event.Position `json:"acceptUpTo,omitempty"`
+}
+
+func (s *ShardState) enter(state string, now time.Time) bool {
+	if s.State == state {
+		return false
+	}
+	s.State, s.Since = state, now.UTC()
+	return true
+}
+
+// take takes in what an activity reports.
+func (s *ShardState) take(found activities.Followed) {
+	s.Add(found.Applied)
+	s.Pages += found.Pages
+	s.Position, s.Behind, s.At = found.Position, found.Behind, found.At
+	s.UnknownStart = s.UnknownStart || found.UnknownStart
+	s.Gap, s.End, s.CaughtUp = found.Gap, found.End, found.CaughtUp
+	if found.Gap == nil {
+		s.AcceptUpTo = nil
+	}
+}
+
+func (s *ShardState) memo(shard string) StateMemo {
+	memo := StateMemo{State: s.State, Since: s.Since, About: shard}
+	switch {
+	case s.Gap != nil:
+		memo.Error = fmt.Sprintf("records after %q up to %q are gone", s.Gap.After, s.Gap.Oldest)
+	case s.UnknownStart:
+		memo.Error = "unknown start: what was trimmed before is missing"
+	}
+	return memo
+}
+
+func (s *ShardState) details(in ConsumeShard) string {
+	behind := strconv.FormatInt(s.Behind, 10)
+	if s.Behind < 0 {
+		behind = "unknown"
+	}
+	text := "**" + s.State + "**\n\n" + table(
+		[2]string{"shard", in.Feed + " " + in.Shard}, [2]string{labelSince, stamp(s.Since)},
+		[2]string{"position", string(s.Position)}, [2]string{"behind", behind}, [2]string{"last read", stamp(s.At)},
+	) + "\n" + appliedTable(s.Applied)
+	if s.UnknownStart {
+		text += "\n**unknown start**: there was no position record, so it began at the oldest record. " +
+			"A reconcile tells whether rows lack anything.\n"
+	}
+	if s.Gap != nil {
+		text += fmt.Sprintf("\n**gap**: records after %q up to %q were trimmed before they were read.\n"+
+			"\nNext: send the update `%s` `{\"shard\": %q, \"who\": \"…\", \"why\": \"…\"}` to go on behind it, "+
+			"and reconcile the projections.\n",
+			s.Gap.After, s.Gap.Oldest, UpdateAcceptGap, in.Shard)
+	}
+	return text
+}
+
+// shardRun is one run of ConsumeShard.
+type shardRun struct {
+	in      ConsumeShard
+	state   ShardState
+	paused  bool
+	control workflow.ReceiveChannel
+	cancel  workflow.CancelFunc // of the activity that runs; nil = none does
+	counted int
+}
+
+func consumeShard(ctx workflow.Context, raw json.RawMessage, _ Options) (ShardState, error) {
+	in, err := decode[ConsumeShard](TypeConsumeShard, raw)
+	if err != nil {
+		return ShardState{}, err
+	}
+	r := &shardRun{in: in, state: ShardState{Behind: -1}, paused: in.Paused, control: workflow.GetSignalChannel(ctx, SignalControl)}
+	if in.Carried != nil {
+		r.state = *in.Carried
+		r.state.Runs++
+	}
+	if err := r.handle(ctx); err != nil {
+		return r.state, err
+	}
+	workflow.GoNamed(ctx, "control", r.listen)
+	err = r.run(ctx)
+	if err == nil || temporal.IsCanceledError(err) {
+		if waitErr := finishHandlers(ctx, err); waitErr != nil {
+			return r.state, waitErr
+		}
+	}
+	return r.state, err
+}
+
+func (r *shardRun) run(ctx workflow.Context) error {
+	for {
+		if err := r.settle(ctx); err != nil {
+			return err
+		}
+		switch {
+		case r.state.End || r.state.CaughtUp || r.state.Stopped:
+			return nil
+		case full(ctx, r.counted, r.in.ContinueAfter):
+			return r.continueAsNew(ctx)
+		case r.paused || r.state.Gap != nil:
+			if err := workflow.Await(ctx, func() bool {
+				return r.state.Stopped || !r.paused && r.state.Gap == nil || r.counted >= r.in.ContinueAfter
+			}); err != nil {
+				return err
+			}
+		default:
+			if err := r.round(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// settle shows the state, and publishes it when it has changed.
+func (r *shardRun) settle(ctx workflow.Context) error {
+	state := StateFollowing
+	switch {
+	case r.state.Gap != nil:
+		state = StateGap
+	case r.paused:
+		state = StatePaused
+	}
+	unknown := r.state.UnknownStart && r.state.Rounds == 1
+	changed := r.state.enter(state, workflow.Now(ctx))
+	workflow.SetCurrentDetails(ctx, r.state.details(r.in))
+	if changed || unknown {
+		return publish(ctx, r.state.memo(r.in.Shard))
+	}
+	return nil
+}
+
+// round lets an activity follow the shard until it has something to say, or until the
+// operator wants something else.
+func (r *shardRun) round(ctx workflow.Context) error {
+	r.counted++
+	r.state.Rounds++
+	in := r.in
+	// The time above RunFor lets a page that is under way be finished.
+	timeout := in.RunFor + activities.Duration(time.Hour)
+	ctx, r.cancel = workflow.WithCancel(ctx)
+	defer func() {
+		r.cancel()
+		r.cancel = nil
+	}()
+	summary := fmt.Sprintf("follow %s %s after %q", in.Feed, in.Shard, r.state.Position)
+	activityCtx := workflow.WithActivityOptions(ctx, long("", summary, timeout, in.HeartbeatTimeout))
+	var found activities.Followed
+	err := workflow.ExecuteActivity(activityCtx, activities.FollowShard, activities.FollowInput{
+		Consumer: in.Consumer, Feed: in.Feed, Shard: in.Shard, Child: in.Child, Projections: in.Projections,
+		PageSize: in.PageSize, PollInterval: in.PollInterval, SaveEvery: in.SaveEvery, RunFor: in.RunFor,
+		Attempts: in.Attempts, RetryMin: in.RetryMin, RetryMax: in.RetryMax,
+		StopAtHead: in.StopAtHead, AcceptGap: r.state.AcceptUpTo,
+	}).Get(activityCtx, &found)
+	switch {
+	case err == nil:
+		r.state.take(found)
+		return nil
+	case temporal.IsCanceledError(err) && (r.paused || r.state.Stopped):
+		return nil // it had not begun, or was between two attempts
+	default:
+		return fmt.Errorf("follow shard %s of %s: %w", in.Shard, in.Feed, err)
+	}
+}
+
+func (r *shardRun) continueAsNew(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		return err
+	}
+	r.drainControl()
+	next := r.in
+	next.Paused, next.Carried = r.paused, &r.state
+	return workflow.NewContinueAsNewError(ctx, TypeConsumeShard, next)
+}
+
+// listen carries out what the parent says.
+func (r *shardRun) listen(ctx workflow.Context) {
+	for {
+		var said Control
+		if !r.control.Receive(ctx, &said) || ctx.Err() != nil {
+			return
+		}
+		r.obey(said.Verb)
+	}
+}
+
+func (r *shardRun) drainControl() {
+	var said Control
+	for r.control.ReceiveAsync(&said) {
+		r.obey(said.Verb)
+	}
+}
+
+func (r *shardRun) obey(verb string) {
+	r.counted++
+	switch verb {
+	case UpdatePause:
+		r.paused = true
+	case UpdateResume:
+		r.paused = false
+	case UpdateStop:
+		r.state.Stopped = true
+	default:
+		return
+	}
+	if r.cancel != nil && verb != UpdateResume {
+		r.cancel() // the activity finishes its page and says how far it came
+	}
+}
+
+func (r *shardRun) handle(ctx workflow.Context) error {
+	if err := workflow.SetQueryHandler(ctx, QueryProgress, func() (ShardState, error) { return r.state, nil }); err != nil {
+		return fmt.Errorf("set the query handler: %w", err)
+	}
+	for _, c := range controls() {
+		err := setUpdate(ctx, c.verb, c.text, func(workflow.Context, NoInput) (NoInput, error) {
+			r.obey(c.verb)
+			return NoInput{}, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return setUpdate(ctx, UpdateAcceptGap, "Go on behind a gap, on the record.", func(ctx workflow.Context, in AcceptGap) (Accepted, error) {
+		if r.state.Gap == nil || in.Shard != r.in.Shard {
+			return Accepted{}, noGap(in.Shard)
+		}
+		r.counted++
+		oldest := r.state.Gap.Oldest
+		r.state.AcceptUpTo, r.state.Gap = &oldest, nil
+		r.state.Accepted = keepAccepted(r.state.Accepted, in, workflow.Now(ctx))
+		return r.state.Accepted[len(r.state.Accepted)-1], nil
+	})
+}
+
+// ErrorNoGap is the type of the error of [UpdateAcceptGap] where there is none.
+const ErrorNoGap = "NoGap"
+
+func noGap(shard string) error {
+	message := fmt.Sprintf("shard %s has no gap: look at the state again", shard)
+	return temporal.NewNonRetryableApplicationError(message, ErrorNoGap, nil)
+}
+
+// finishHandlers lets update handlers finish before a run ends, also one that was cancelled.
+func finishHandlers(ctx workflow.Context, cause error) error {
+	if temporal.IsCanceledError(cause) {
+		ctx, _ = workflow.NewDisconnectedContext(ctx)
+	}
+	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		return errors.Join(cause, err)
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rowfold/rowfold/activities"
+)
+
+// ConsumeStream is the input of the workflow of that name, which follows a feed: it
+// discovers the feed's shards and lets one ConsumeShard follow each, children only after
+// their parents.
+type ConsumeStream struct {
+	Following
+
+	// DiscoverEvery is how often the shards are listed again. Defaults to 1m.
+	DiscoverEvery activities.Duration `json:"discoverEvery,omitempty"`
+	// MaxShards is how many shards are followed at a time. Defaults to 256.
+	MaxShards int `json:"maxShards,omitempty"`
+
+	// Carried is the state of the run before this one. Leave it out.
+	Carried *StreamState `json:"carried,omitempty"`
+}
+
+// WithDefaults returns the input with every empty field at its default.
+func (in ConsumeStream) WithDefaults() ConsumeStream {
+	in.Following = in.withDefaults()
+	in.DiscoverEvery = in.DiscoverEvery.Or(time.Minute)
+	in.MaxShards = orDefault(in.MaxShards, 256)
+	return in
+}
+
+// Validate names every field that is wrong, in an error of the type
+// [ErrorInvalidInput]. It expects the defaults to be filled in.
+func (in ConsumeStream) Validate() error {
+	var c checks
+	in.check(&c)
+	c.duration("discoverEvery", in.DiscoverEvery)
+	c.positive("maxShards", in.MaxShards)
+	return invalid(TypeConsumeStream, c)
+}
+
+// StreamState is what a ConsumeStream knows: the answer to [QueryProgress], its result,
+// and what one run hands to the next.
+type StreamState struct {
+	State string    `json:"state"` // [StateFollowing], [StatePaused] or [StateGap]
+	Since time.Time `json:"since"`
+	// Running are the followers' workflow ids, by shard.
+	Running map[string]string `json:"running,omitempty"`
+	// Finished are shards that were read up to their head, with StopAtHead.
+	Finished []string `json:"finished,omitempty"`
+	Waiting  int      `json:"waiting,omitempty"` // shards that wait for their parents
+	Done     int      `json:"done,omitempty"`    // shards that are closed and read to their end
+	// Vanished are shards that were gone before they were read to their end. They wait
+	// for an operator.
+	Vanished []string   `json:"vanished,omitempty"`
+	Accepted []Accepted `json:"accepted,omitempty"` // gaps, the last 20
+	Failed   string     `json:"failed,omitempty"`   // the last follower that failed, and why
+	Paused   bool       `json:"paused,omitempty"`
+	Stopped  bool       `json:"stopped,omitempty"`
+	Rounds   int64      `json:"rounds"`
+	Runs     int64      `json:"runs"`
+
+	// Applied counts what the followers have done that have ended.
+	Applied activities.Applied `json:"applied"`
+}
+
+func (s *StreamState) enter(state string, now time.Time) bool {
+	if s.State == state {
+		return false
+	}
+	s.State, s.Since = state, now.UTC()
+	return true
+}
+
+func (s *StreamState) memo(in ConsumeStream) StateMemo {
+	memo := StateMemo{State: s.State, Since: s.Since, About: in.Feed, Error: s.Failed}
+	if len(s.Vanished) > 0 {
+		memo.Error = fmt.Sprintf("%d shards vanished before their end, %s the first", len(s.Vanished), s.Vanished[0])
+	}
+	return memo
+}
+
+func (s *StreamState) details(in ConsumeStream) string {
+	text := "**" + s.State + "**\n\n" + table(
+		[2]string{"feed", in.Feed}, [2]string{"consumer", in.Consumer}, [2]string{labelSince, stamp(s.Since)},
+		[2]string{"shards followed", strconv.Itoa(len(s.Running))}, [2]string{"shards waiting", strconv.Itoa(s.Waiting)},
+		[2]string{"shards done", strconv.Itoa(s.Done)}, [2]string{"shards at their head", strconv.Itoa(len(s.Finished))},
+		[2]string{"last failure", s.Failed})
+	var textSb99 strings.Builder
+	for _, shard := range workflow.DeterministicKeys(s.Running) {
+		textSb99.WriteString("\n- " + shard + ": workflow " + s.Running[shard])
+	}
+	text += textSb99.String()
+	var textSb102 strings.Builder
+	for _, shard := range s.Vanished {
+		textSb102.WriteString(fmt.Sprintf("\n**gap**: shard %s vanished before it was read to its end.\n"+
+			"\nNext: send the update `%s` `{\"shard\": %q, \"who\": \"…\", \"why\": \"…\"}`, and reconcile the projections.\n",
+			shard, UpdateAcceptGap, shard))
+	}
+	text += textSb102.String()
+	return text
+}
+
+// streamRun is one run of ConsumeStream.
+type streamRun struct {
+	in      ConsumeStream
+	state   StreamState
+	nudged  bool // something is different: look at the shards again
+	orders  int  // orders that are being carried out
+	counted int
+}
+
+func consumeStream(ctx workflow.Context, raw json.RawMessage, _ Options) (StreamState, error) {
+	in, err := decode[ConsumeStream](TypeConsumeStream, raw)
+	if err != nil {
+		return StreamState{}, err
+	}
+	r := &streamRun{in: in}
+	if in.Carried != nil {
+		r.state = *in.Carried
+		r.state.Runs++
+	}
+	if r.state.Running == nil {
+		r.state.Running = map[string]string{}
+	}
+	if err := r.handle(ctx); err != nil {
+		return r.state, err
+	}
+	err = r.run(ctx)
+	if err == nil || temporal.IsCanceledError(err) {
+		if waitErr := finishHandlers(ctx, err); waitErr != nil {
+			return r.state, waitErr
+		}
+	}
+	return r.state, err
+}
+
+func (r *streamRun) run(ctx workflow.Context) error {
+	for {
+		if err := workflow.Await(ctx, func() bool { return r.orders == 0 }); err != nil {
+			return err
+		}
+		if full(ctx, r.counted, r.in.ContinueAfter) {
+			return r.continueAsNew(ctx)
+		}
+		r.nudged = false
+		found, err := r.discover(ctx)
+		if err != nil {
+			return err
+		}
+		if !r.state.Stopped {
+			for _, shard := range found.Ready {
+				if !slices.Contains(r.state.Finished, shard.ID) {
+					r.follow(ctx, shard)
+				}
+			}
+		}
+		if err := r.settle(ctx); err != nil {
+			return err
+		}
+		if r.over() {
+			return nil
+		}
+		_, err = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+			Timeout: r.in.DiscoverEvery.Std(), TimerOptions: workflow.TimerOptions{Summary: "list the shards again"},
+		}, func() bool { return r.nudged })
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// over reports whether nothing is left to do.
+func (r *streamRun) over() bool {
+	if len(r.state.Running) > 0 {
+		return false
+	}
+	return r.state.Stopped || r.in.StopAtHead && r.state.Waiting == 0 && len(r.state.Vanished) == 0
+}
+
+// discover lists the shards and takes in what has become of them.
+func (r *streamRun) discover(ctx workflow.Context) (activities.Discovered, error) {
+	r.counted++
+	r.state.Rounds++
+	options := long("", "list the shards of "+r.in.Feed, activities.Duration(time.Minute), r.in.HeartbeatTimeout)
+	var found activities.Discovered
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activities.DiscoverShards, activities.DiscoverInput{
+		Consumer: r.in.Consumer, Feed: r.in.Feed, Running: r.state.Running, MaxReady: max(0, r.in.MaxShards-len(r.state.Running)),
+	}).Get(ctx, &found)
+	if err != nil {
+		return found, fmt.Errorf("list the shards of %s: %w", r.in.Feed, err)
+	}
+	for _, shard := range found.Ended {
+		delete(r.state.Running, shard)
+		if r.in.StopAtHead {
+			r.state.Finished = append(r.state.Finished, shard)
+		}
+	}
+	r.state.Waiting, r.state.Done, r.state.Vanished = found.Waiting, found.Done, found.Vanished
+	return found, nil
+}
+
+// follow starts the follower of a shard. It lives on when this run continues as new, or
+// when somebody terminates it: then the next run finds it.
+func (r *streamRun) follow(ctx workflow.Context, shard activities.ShardRef) {
+	r.counted++
+	id := ShardID(workflow.GetInfo(ctx).WorkflowExecution.ID, shard.ID)
+	r.state.Running[shard.ID] = id
+	options := workflow.ChildWorkflowOptions{
+		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary: cut("follow "+r.in.Feed+" "+shard.ID, maxSummary),
+	}
+	key := temporal.NewSearchAttributeKeyKeyword(AttributeState)
+	if _, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(key); known {
+		options.TypedSearchAttributes = temporal.NewSearchAttributes(key.ValueSet(StateFollowing))
+	}
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), TypeConsumeShard, ConsumeShard{
+		Following: r.in.Following, Shard: shard.ID, Child: shard.Child, Paused: r.state.Paused,
+	})
+	workflow.GoNamed(ctx, "shard "+shard.ID, func(ctx workflow.Context) {
+		var state ShardState
+		r.ended(shard.ID, state, child.Get(ctx, &state))
+	})
+}
+
+// ended takes in that a follower has ended. A fault of it is shown, and the next look at
+// the shards starts it again.
+func (r *streamRun) ended(shard string, state ShardState, err error) {
+	var started *temporal.ChildWorkflowExecutionAlreadyStartedError
+	switch {
+	case errors.As(err, &started):
+		return // by a run before this one: it is followed
+	case temporal.IsCanceledError(err):
+	case err != nil:
+		r.state.Failed = cut(fmt.Sprintf("%s: %v", shard, err), maxMemoError)
+	case state.CaughtUp:
+		r.state.Finished = append(r.state.Finished, shard)
+	}
+	r.state.Applied.Add(state.Applied)
+	delete(r.state.Running, shard)
+	// After a failure the next look is by the timer, so that a fault that stays costs little.
+	r.nudged = r.nudged || err == nil
+}
+
+// settle shows the state, and publishes it when it has changed.
+func (r *streamRun) settle(ctx workflow.Context) error {
+	state := StateFollowing
+	switch {
+	case len(r.state.Vanished) > 0:
+		state = StateGap
+	case r.state.Paused:
+		state = StatePaused
+	}
+	changed := r.state.enter(state, workflow.Now(ctx))
+	workflow.SetCurrentDetails(ctx, r.state.details(r.in))
+	if changed {
+		return publish(ctx, r.state.memo(r.in))
+	}
+	return nil
+}
+
+func (r *streamRun) continueAsNew(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		return err
+	}
+	next := r.in
+	next.Carried = &r.state
+	return workflow.NewContinueAsNewError(ctx, TypeConsumeStream, next)
+}
+
+// controls are the updates that steer a consumer, with their descriptions.
+func controls() []control {
+	return []control{
+		{UpdatePause, "Finish the page and wait."},
+		{UpdateResume, "Go on."},
+		{UpdateStop, "Finish the page and complete."},
+	}
+}
+
+type control struct{ verb, text string }
+
+func (r *streamRun) handle(ctx workflow.Context) error {
+	if err := workflow.SetQueryHandler(ctx, QueryProgress, func() (StreamState, error) { return r.state, nil }); err != nil {
+		return fmt.Errorf("set the query handler: %w", err)
+	}
+	for _, c := range controls() {
+		err := setUpdate(ctx, c.verb, c.text, func(ctx workflow.Context, _ NoInput) (NoInput, error) {
+			return NoInput{}, r.control(ctx, c.verb)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return setUpdate(ctx, UpdateAcceptGap, "Take note that a shard vanished before its end.", r.accept)
+}
+
+// control tells every follower. One that has ended meanwhile needs nothing.
+func (r *streamRun) control(ctx workflow.Context, verb string) error {
+	r.orders++
+	r.counted++
+	defer func() { r.orders-- }()
+	switch verb {
+	case UpdatePause:
+		r.state.Paused = true
+	case UpdateResume:
+		r.state.Paused = false
+	case UpdateStop:
+		r.state.Stopped = true
+	}
+	r.nudged = true
+	futures := make([]workflow.Future, 0, len(r.state.Running))
+	for _, shard := range workflow.DeterministicKeys(r.state.Running) {
+		futures = append(futures, workflow.SignalExternalWorkflow(ctx, r.state.Running[shard], "", SignalControl, Control{Verb: verb}))
+	}
+	for _, future := range futures {
+		var gone *temporal.UnknownExternalWorkflowExecutionError
+		if err := future.Get(ctx, nil); err != nil && !errors.As(err, &gone) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *streamRun) accept(ctx workflow.Context, in AcceptGap) (Accepted, error) {
+	if !slices.Contains(r.state.Vanished, in.Shard) {
+		return Accepted{}, noGap(in.Shard)
+	}
+	r.orders++
+	r.counted++
+	defer func() { r.orders-- }()
+	ctx = workflow.WithActivityOptions(ctx, short("", "accept the gap of "+in.Shard+", by "+in.Who))
+	err := workflow.ExecuteActivity(ctx, activities.CloseShard, activities.CloseInput{
+		Consumer: r.in.Consumer, Feed: r.in.Feed, Shard: in.Shard,
+	}).Get(ctx, nil)
+	if err != nil {
+		return Accepted{}, err
+	}
+	r.nudged = true
+	r.state.Accepted = keepAccepted(r.state.Accepted, in, workflow.Now(ctx))
+	return r.state.Accepted[len(r.state.Accepted)-1], nil
+}
