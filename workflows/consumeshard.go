@@ -290,16 +290,18 @@ func (r *shardRun) handle(ctx workflow.Context) error {
 			return err
 		}
 	}
-	return setUpdate(ctx, UpdateAcceptGap, "Go on behind a gap, on the record.", func(ctx workflow.Context, in AcceptGap) (Accepted, error) {
-		if r.state.Gap == nil || in.Shard != r.in.Shard {
-			return Accepted{}, noGap(in.Shard)
-		}
-		r.counted++
-		oldest := r.state.Gap.Oldest
-		r.state.AcceptUpTo, r.state.Gap = &oldest, nil
-		r.state.Accepted = keepAccepted(r.state.Accepted, in, workflow.Now(ctx))
-		return r.state.Accepted[len(r.state.Accepted)-1], nil
-	})
+	return setUpdate(ctx, UpdateAcceptGap, "Go on behind a gap, on the record.", r.accept)
+}
+
+func (r *shardRun) accept(ctx workflow.Context, in AcceptGap) (Accepted, error) {
+	if r.state.Gap == nil || in.Shard != r.in.Shard {
+		return Accepted{}, noGap(in.Shard)
+	}
+	r.counted++
+	oldest := r.state.Gap.Oldest
+	r.state.AcceptUpTo, r.state.Gap = &oldest, nil
+	r.state.Accepted = keepAccepted(r.state.Accepted, in, workflow.Now(ctx))
+	return r.state.Accepted[len(r.state.Accepted)-1], nil
 }
 
 // ErrorNoGap is the type of the error of [UpdateAcceptGap] where there is none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -90,24 +91,20 @@ func (s *StreamState) memo(in ConsumeStream) StateMemo {
 }
 
 func (s *StreamState) details(in ConsumeStream) string {
-	text := "**" + s.State + "**\n\n" + table(
+	parts := []string{"**" + s.State + "**\n", table(
 		[2]string{"feed", in.Feed}, [2]string{"consumer", in.Consumer}, [2]string{labelSince, stamp(s.Since)},
 		[2]string{"shards followed", strconv.Itoa(len(s.Running))}, [2]string{"shards waiting", strconv.Itoa(s.Waiting)},
 		[2]string{"shards done", strconv.Itoa(s.Done)}, [2]string{"shards at their head", strconv.Itoa(len(s.Finished))},
-		[2]string{"last failure", s.Failed})
-	var textSb99 strings.Builder
+		[2]string{"last failure", s.Failed})}
 	for _, shard := range workflow.DeterministicKeys(s.Running) {
-		textSb99.WriteString("\n- " + shard + ": workflow " + s.Running[shard])
+		parts = append(parts, "- "+shard+": workflow "+s.Running[shard])
 	}
-	text += textSb99.String()
-	var textSb102 strings.Builder
 	for _, shard := range s.Vanished {
-		textSb102.WriteString(fmt.Sprintf("\n**gap**: shard %s vanished before it was read to its end.\n"+
+		parts = append(parts, fmt.Sprintf("\n**gap**: shard %s vanished before it was read to its end.\n"+
 			"\nNext: send the update `%s` `{\"shard\": %q, \"who\": \"…\", \"why\": \"…\"}`, and reconcile the projections.\n",
 			shard, UpdateAcceptGap, shard))
 	}
-	text += textSb102.String()
-	return text
+	return strings.Join(parts, "\n")
 }
 
 // streamRun is one run of ConsumeStream.
