@@ -31,24 +31,9 @@ func (g *gapReader) fill(ctx context.Context, rows []*rowWork) ([]RowBatch, erro
 	indexed := map[string]map[Instance]Versions{}
 	wanted := map[Instance]Span{}
 	for _, row := range rows {
-		for in, bounds := range g.bounds(row) {
-			for _, span := range g.versions(in).Missing(bounds.First, bounds.Last) {
-				covered, err := g.fromIndex(ctx, row, in, span)
-				if err != nil {
-					return nil, err
-				}
-				if covered {
-					if indexed[row.key] == nil {
-						indexed[row.key] = map[Instance]Versions{}
-					}
-					indexed[row.key][in] = indexed[row.key][in].With(span)
-					continue
-				}
-				if whole, found := wanted[in]; found {
-					span = Span{min(span.First, whole.First), max(span.Last, whole.Last)}
-				}
-				wanted[in] = span
-			}
+		indexed[row.key] = map[Instance]Versions{}
+		if err := g.want(ctx, row, indexed[row.key], wanted); err != nil {
+			return nil, err
 		}
 	}
 	for _, in := range slices.SortedFunc(maps.Keys(wanted), compareInstances) {
@@ -61,6 +46,30 @@ func (g *gapReader) fill(ctx context.Context, rows []*rowWork) ([]RowBatch, erro
 		batches[i] = g.batch(row, indexed[row.key])
 	}
 	return batches, nil
+}
+
+// want reads what a row lacks where its sources have an index, and adds the rest to what
+// is wanted of the instances.
+func (g *gapReader) want(ctx context.Context, row *rowWork, indexed map[Instance]Versions, wanted map[Instance]Span) error {
+	for in, bounds := range g.bounds(row) {
+		for _, span := range g.versions(in).Missing(bounds.First, bounds.Last) {
+			covered, isIndexed, err := g.fromIndex(ctx, row, in, span)
+			if err != nil {
+				return err
+			}
+			if isIndexed {
+				for _, part := range covered {
+					indexed[in] = indexed[in].With(part)
+				}
+				continue
+			}
+			if whole, found := wanted[in]; found {
+				span = Span{min(span.First, whole.First), max(span.Last, whole.Last)}
+			}
+			wanted[in] = span
+		}
+	}
+	return nil
 }
 
 // bounds returns, for each instance of a row that has to be without holes, its
@@ -95,22 +104,32 @@ func (g *gapReader) versions(in Instance) Versions {
 	return all
 }
 
-// fromIndex reads the row's events of a span by the source's index, if it has one.
-func (g *gapReader) fromIndex(ctx context.Context, row *rowWork, in Instance, span Span) (bool, error) {
+// fromIndex reads the row's events of a span by the source's index, if it has one. It
+// returns what of the span need not be waited for: the versions of other rows and those
+// that could be read. An index may know an event before the event store shows it.
+func (g *gapReader) fromIndex(ctx context.Context, row *rowWork, in Instance, span Span) (covered Versions, isIndexed bool, err error) {
 	index := g.b.definition.sourceIndexed(in.Source)
 	if index == nil {
-		return false, nil
+		return nil, false, nil
 	}
 	versions, err := index.Versions(ctx, in, row.key, span.First-1, span.Last+1)
 	if err != nil {
-		return false, fmt.Errorf("projection %s: event index of source %s: %w", g.b.definition.Name(), in.Source, err)
+		return nil, false, fmt.Errorf("projection %s: event index of source %s: %w", g.b.definition.Name(), in.Source, err)
 	}
-	for _, version := range versions {
+	next := span.First
+	for _, version := range slices.Sorted(slices.Values(versions)) {
+		covered = covered.With(Span{next, version - 1})
+		next = version + 1
 		if err := g.readSpan(ctx, in, Span{version, version}, map[string]int64{row.key: version}); err != nil {
-			return false, err
+			return nil, false, err
+		}
+		if g.known[in].Has(version) {
+			covered = covered.With(Span{version, version})
+		} else if err := g.noteOldest(ctx, in, version); err != nil {
+			return nil, false, err
 		}
 	}
-	return true, nil
+	return covered.With(Span{next, span.Last}), true, nil
 }
 
 // read reads a span and finds out what its absence means, if it is absent.
@@ -127,11 +146,16 @@ func (g *gapReader) read(ctx context.Context, in Instance, span Span, rows []*ro
 	if g.versions(in).Has(span.First) {
 		return nil
 	}
+	return g.noteOldest(ctx, in, span.First)
+}
+
+// noteOldest notes where the event store begins, if that is above a missing version.
+func (g *gapReader) noteOldest(ctx context.Context, in Instance, missing int64) error {
 	oldest, err := g.b.p.config.Events.Oldest(ctx, g.b.stream(in), in.StreamID)
 	if err != nil {
 		return fmt.Errorf("projection %s: oldest version of instance %s: %w", g.b.definition.Name(), in, err)
 	}
-	if oldest > span.First {
+	if oldest > missing {
 		g.oldest[in] = oldest
 	}
 	return nil

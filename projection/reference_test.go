@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,33 +110,10 @@ func deliverable(t *rapid.T, facts []fact) [][]fact {
 	return batches
 }
 
-func openStore(tb testing.TB, definitions ...projection.Definition) *sqlite.Store {
-	tb.Helper()
-	store, err := sqlite.Open(tb.Context(), sqlite.Config{})
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, store.Close()) })
-	models := make([]*projection.Model, len(definitions))
-	for i, definition := range definitions {
-		models[i] = definition.Model()
-	}
-	require.NoError(tb, store.Prepare(tb.Context(), models...))
-	return store
-}
-
-// record appends a fact to the event store, so that gaps can be read there.
-func record(tb testing.TB, store event.Appender, f fact) {
-	tb.Helper()
-	_, err := store.Append(tb.Context(), event.Append{
-		Stream: f.env.Stream, StreamID: f.env.StreamID, Expected: f.env.Version - 1,
-		Events: []event.NewEvent{{Type: f.env.Type, SchemaVersion: 1, Time: f.env.Time, Payload: f.env.Payload}},
-	})
-	require.NoError(tb, err)
-}
-
 func records(facts []fact) []event.Record {
 	records := make([]event.Record, len(facts))
 	for i, f := range facts {
-		records[i] = event.Record{Position: event.Position(fmt.Sprint(i)), Envelope: f.env}
+		records[i] = event.Record{Position: event.Position(strconv.Itoa(i)), Envelope: f.env}
 	}
 	return records
 }
@@ -148,11 +126,11 @@ func TestAnyDeliveryGivesTheReference(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		p := crates(t)
-		store := openStore(t, p)
+		store := openStore(t, sqlite.Config{}, p)
 		defer func() { require.NoError(t, store.Close()) }()
 		facts := drawHistory(rt, t)
 		for _, f := range facts {
-			record(t, store, f)
+			recordEnvelope(t, store, f.env)
 		}
 		processor, err := projection.NewProcessor(projection.ProcessorConfig{
 			Definitions: []projection.Definition{p}, Store: store, Events: store,
