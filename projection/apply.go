@@ -76,7 +76,11 @@ func (b *definitionBatch) compute(ctx context.Context, rows []*rowWork, gaps *ga
 		batches[i].Skips = b.skips
 	}
 	options := FoldOptions{Now: b.p.config.Now(), Limits: b.p.config.Store.Limits()}
-	for i, fold := range b.definition.Fold(ctx, batches, options) {
+	folds := b.definition.Fold(ctx, batches, options)
+	if err := ctx.Err(); err != nil { // which may look like a failure of the instances at hand
+		return fmt.Errorf("projection %s: %w", name, err)
+	}
+	for i, fold := range folds {
 		row := rows[i]
 		row.fold, row.writes = fold, fold.Writes
 		if len(fold.Writes) == 0 {
@@ -199,9 +203,11 @@ func (b *definitionBatch) fail(ctx context.Context, row *rowWork, err error) {
 	for _, in := range row.fold.Outcome.Instances {
 		checkpoint, _ := b.definition.Model().Checkpoint(row.stored.Books, in.Instance, row.key)
 		failed := InstanceOutcome{
-			Instance: in.Instance, Stream: in.Stream, AlreadyApplied: in.AlreadyApplied, Version: checkpoint, Err: in.Err,
+			Instance: in.Instance, Stream: in.Stream, Version: checkpoint,
+			AlreadyApplied: in.AlreadyApplied, Skipped: in.Skipped, Err: in.Err,
 		}
-		if failed.Err == nil && (len(in.Applied) > 0 || len(in.Rejected) > 0) {
+		if failed.Err == nil && in.changes() {
+			failed.Skipped = nil
 			failed.Err = &InstanceError{Projection: b.definition.Name(), Instance: in.Instance, Err: err}
 		}
 		outcome.Instances = append(outcome.Instances, failed)

@@ -219,20 +219,28 @@ func (f *rowFolder[K, R]) report(outcome *Outcome, books Bookkeeping) {
 	outcome.Removed = len(f.steps) > 0 || f.batch.Row.Status == RowTombstone
 }
 
+// failRow reports a row that cannot be folded or written as a whole. What would have
+// changed it fails; instances that were applied before or only skip do not.
 func (f *rowFolder[K, R]) failRow(fold RowFold, err error) RowFold {
 	err = &WriteError{Projection: f.p.name, Key: f.batch.Row.Key, Err: err}
 	fold.Outcome.Err, fold.Writes = err, nil
-	if len(fold.Outcome.Instances) == 0 {
+	folded := len(fold.Outcome.Instances) > 0
+	if !folded {
 		for _, group := range f.instances() {
 			fold.Outcome.Instances = append(fold.Outcome.Instances, InstanceOutcome{Instance: group.in})
 		}
 	}
 	for i, in := range fold.Outcome.Instances {
 		checkpoint, _ := f.p.model.Checkpoint(f.batch.Row.Books, in.Instance, f.batch.Row.Key)
-		fold.Outcome.Instances[i] = InstanceOutcome{
-			Instance: in.Instance, Stream: f.p.sourceInfo(in.Source).Stream, Version: checkpoint, AlreadyApplied: in.AlreadyApplied,
-			Err: cmp.Or(in.Err, error(&InstanceError{Projection: f.p.name, Instance: in.Instance, Err: err})),
+		failed := InstanceOutcome{
+			Instance: in.Instance, Stream: f.p.sourceInfo(in.Source).Stream, Version: checkpoint,
+			AlreadyApplied: in.AlreadyApplied, Skipped: in.Skipped, Err: in.Err,
 		}
+		if failed.Err == nil && (!folded || in.changes()) {
+			failed.Skipped = nil
+			failed.Err = &InstanceError{Projection: f.p.name, Instance: in.Instance, Err: err}
+		}
+		fold.Outcome.Instances[i] = failed
 	}
 	return fold
 }

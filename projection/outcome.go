@@ -90,6 +90,9 @@ type InstanceOutcome struct {
 	Err error `json:"-"`
 }
 
+// changes reports whether the instance's events are a reason to write the row.
+func (o *InstanceOutcome) changes() bool { return len(o.Applied) > 0 || len(o.Rejected) > 0 }
+
 // Rejection is an event that terminal, or an operator, gave up on.
 type Rejection struct {
 	Version int64 `json:"version"`

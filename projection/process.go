@@ -241,7 +241,9 @@ func (b *definitionBatch) failures() []InstanceFailure {
 	}
 	failures := make([]InstanceFailure, 0, len(failing))
 	for _, in := range slices.SortedFunc(maps.Keys(failing), compareInstances) {
-		failures = append(failures, *failing[in])
+		if failing[in].Record >= 0 { // otherwise all of its records are applied already
+			failures = append(failures, *failing[in])
+		}
 	}
 	return failures
 }
