@@ -133,7 +133,9 @@ func (b *definitionBatch) settle(ctx context.Context, row *rowWork, err error) b
 		return false
 	default: // stale, unknown or passing: what is stored decides
 		row.lost++
-		b.p.metrics.lostRaces.Add(ctx, 1)
+		if class == event.ClassStale {
+			b.p.metrics.lostRaces.Add(ctx, 1)
+		}
 		row.writes = nil
 		if row.lost >= b.p.config.Attempts {
 			if class == event.ClassStale {
@@ -154,6 +156,7 @@ func (b *definitionBatch) landed(ctx context.Context, row *rowWork) {
 	write := row.fold.Writes[at]
 	row.writes, row.sentID = row.fold.Writes[at+1:], ""
 	row.enqueued += len(write.Effects)
+	row.stored.Books = write.Books // where the row is, should a further write of it fail
 	for _, in := range row.fold.Outcome.Instances {
 		checkpoint, err := b.definition.Model().Checkpoint(write.Books, in.Instance, row.key)
 		if err != nil {
@@ -200,6 +203,9 @@ func (b *definitionBatch) finish(ctx context.Context, row *rowWork, outcome Outc
 func (b *definitionBatch) fail(ctx context.Context, row *rowWork, err error) {
 	err = &WriteError{Projection: b.definition.Name(), Key: row.key, Err: err}
 	outcome := Outcome{Projection: b.definition.Name(), Key: row.key, Err: err}
+	if row.stored.Books.Revision != nil {
+		outcome.Revision = *row.stored.Books.Revision
+	}
 	for _, in := range row.fold.Outcome.Instances {
 		checkpoint, _ := b.definition.Model().Checkpoint(row.stored.Books, in.Instance, row.key)
 		failed := InstanceOutcome{

@@ -86,7 +86,9 @@ type InstanceOutcome struct {
 	// Version is the instance's checkpoint after the batch; 0 = none.
 	Version int64 `json:"version"`
 	// Err is why the instance left the write, nil when it did not. Its checkpoint is
-	// where it was, and none of its events is in the other lists but AlreadyApplied.
+	// where it was, and none of its events is in the other lists but AlreadyApplied. Of
+	// a row that took several writes, Applied holds what those before the failure have
+	// committed, and Version is where they have left the checkpoint.
 	Err error `json:"-"`
 }
 
