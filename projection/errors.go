@@ -184,7 +184,10 @@ func (e *HistoryTrimmed) Class() event.Class { return event.ClassPermanent }
 
 // EvolvePanic is a panic in user code, as an error of the instance at hand.
 type EvolvePanic struct {
-	Func  string // which function: key, evolve, terminal, effects, closes
+	// Func is which function: key, evolve, terminal, effects, closes or initial; decode,
+	// encode or columns for code that the types of events, effects or columns have for
+	// their encoding, upcasters among it.
+	Func  string
 	Value any
 	Stack []byte
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/rowfold/rowfold/event"
 	"github.com/rowfold/rowfold/outbox"
 )
 
@@ -190,7 +191,7 @@ func (w *instanceFold[K, R]) emit(e RowEvent, after *R) ([]outbox.Item, error) {
 	items := make([]outbox.Item, len(values))
 	bytes := 0
 	for i, value := range values {
-		encoded, err := w.p.effectTypes.Encode(value)
+		encoded, err := encodeEffect(w.p.effectTypes, value)
 		if err != nil {
 			return nil, err
 		}
@@ -206,4 +207,10 @@ func (w *instanceFold[K, R]) emit(e RowEvent, after *R) ([]outbox.Item, error) {
 		return nil, &TooManyEffects{Instance: w.in, Version: e.Envelope.Version, Effects: len(items), Bytes: bytes, Limits: limit}
 	}
 	return items, nil
+}
+
+// encodeEffect calls what the effect's type has of its own for that.
+func encodeEffect(types *event.Registry, value any) (encoded event.NewEvent, err error) {
+	defer recovered("encode", &err)
+	return types.Encode(value)
 }

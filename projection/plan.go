@@ -303,8 +303,8 @@ func (p *rowPlan[K, R]) rowKey(row *R) []any {
 }
 
 // state returns the row of stored values, with its bookkeeping fields filled in.
-func (p *rowPlan[K, R]) state(values []any, books Bookkeeping) (R, error) {
-	var row R
+func (p *rowPlan[K, R]) state(values []any, books Bookkeeping) (row R, err error) {
+	defer recovered("columns", &err)
 	if len(values) != len(p.fields) {
 		return row, &ValueError{Projection: p.projection, Err: fmt.Errorf("the store returned %d values for %d columns", len(values), len(p.fields))}
 	}
@@ -339,9 +339,10 @@ func (p *rowPlan[K, R]) setBooks(row *R, books Bookkeeping) {
 }
 
 // values returns the column values of a row.
-func (p *rowPlan[K, R]) values(row *R) ([]any, error) {
+func (p *rowPlan[K, R]) values(row *R) (values []any, err error) {
+	defer recovered("columns", &err)
 	source := reflect.ValueOf(row).Elem()
-	values := make([]any, len(p.fields))
+	values = make([]any, len(p.fields))
 	for i, field := range p.fields {
 		value, err := columnValue(source.FieldByIndex(field.index), field.column)
 		if err != nil {

@@ -55,7 +55,11 @@ func (c ProcessorConfig) Validate() error {
 		faults = append(faults, "Definitions is empty")
 	}
 	names := map[string]bool{}
-	for _, definition := range c.Definitions {
+	for i, definition := range c.Definitions {
+		if definition == nil {
+			faults = append(faults, fmt.Sprintf("Definitions[%d] is nil", i))
+			continue
+		}
 		if names[definition.Name()] {
 			faults = append(faults, fmt.Sprintf("Definitions: %q occurs twice", definition.Name()))
 		}

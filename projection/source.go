@@ -138,7 +138,8 @@ func (s Source[K, R, E]) stream() any { return s.Stream }
 
 func (s Source[K, R, E]) index() EventIndex { return s.Index }
 
-func (s Source[K, R, E]) decode(envelope event.Envelope) (any, error) {
+func (s Source[K, R, E]) decode(envelope event.Envelope) (value any, err error) {
+	defer recovered("decode", &err)
 	decoded, err := s.Stream.Decode(envelope)
 	if err != nil {
 		return nil, fmt.Errorf("%w", err)
