@@ -2,6 +2,7 @@ package projection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -240,61 +241,101 @@ func (r *Rows[K, R]) Deleting(key K) Change {
 
 // Transact does all changes or none, in one transaction, and does them again when a
 // race is lost. No row may occur twice. Errors: those of the changes, *[WriteError],
-// *[ProjectionConflict].
+// *[ProjectionConflict]. An error of class event.ClassUnknownOutcome says that the
+// changes may have been done and that the rows were written again since: whether to
+// change them again is for the caller to decide.
 func Transact(ctx context.Context, store Store, changes ...Change) error {
 	const attempts = 10
-	var last error
-	for attempt := range attempts {
-		writes := make([]ModelWrite, len(changes))
-		for i, change := range changes {
-			key, err := change.key()
-			if err != nil {
-				return err
-			}
-			stored, err := store.Load(ctx, change.model, []string{key})
-			if err != nil {
-				return fmt.Errorf("load row %s of projection %s: %w", key, change.model.Projection, err)
-			}
-			write, err := change.write(ctx, stored[0])
-			if err != nil {
-				return err
-			}
-			if size, limit := change.model.Size(write.Values, write.Books), store.Limits().MaxRowBytes; limit > 0 && size > limit {
-				return &RowTooLarge{Projection: change.model.Projection, Key: key, Size: size, Limit: limit}
-			}
-			writes[i] = ModelWrite{Model: change.model, Write: write}
+	for wait, lost := 0, 0; ; wait++ {
+		read, writes, err := prepareChanges(ctx, store, changes)
+		if err != nil {
+			return err
 		}
-		last = store.CommitAll(ctx, writes)
-		switch event.Classify(last) {
-		case event.ClassStale, event.ClassThrottled:
-		case event.ClassUnknownOutcome: // our own write ids say whether it was done
-			done, err := landedAll(ctx, store, writes)
+		failed := store.CommitAll(ctx, writes)
+		switch event.Classify(failed) {
+		case event.ClassThrottled:
+		case event.ClassStale:
+			lost++
+			if lost == attempts {
+				return conflictOf(failed, writes[0], lost)
+			}
+		case event.ClassUnknownOutcome:
+			lost++
+			done, known, err := landedAll(ctx, store, read, writes)
 			if done || err != nil {
 				return err
 			}
+			if !known || lost == attempts {
+				return failed
+			}
 		default:
-			return last
+			return failed
 		}
-		wait := time.Duration(rand.Int64N(int64(10*time.Millisecond<<min(attempt, 5)) + 1)) //nolint:gosec // jitter needs no secrecy
-		if err := sleep(ctx, wait); err != nil {
+		delay := time.Duration(rand.Int64N(int64(10*time.Millisecond<<min(wait, 5)) + 1)) //nolint:gosec // jitter needs no secrecy
+		if err := sleep(ctx, delay); err != nil {
 			return fmt.Errorf("write %d rows: %w", len(changes), err)
 		}
 	}
-	return &ProjectionConflict{Projection: changes[0].model.Projection, Attempts: attempts, Err: last}
 }
 
-// landedAll reports whether the rows are those that the writes have left.
-func landedAll(ctx context.Context, store Store, writes []ModelWrite) (bool, error) {
-	for _, w := range writes {
-		stored, err := store.Load(ctx, w.Model, []string{w.Write.Key})
+// prepareChanges returns the rows of changes as read, and their writes onto them.
+func prepareChanges(ctx context.Context, store Store, changes []Change) ([]Stored, []ModelWrite, error) {
+	read, writes := make([]Stored, len(changes)), make([]ModelWrite, len(changes))
+	for i, change := range changes {
+		key, err := change.key()
 		if err != nil {
-			return false, fmt.Errorf("load row %s of projection %s: %w", w.Write.Key, w.Model.Projection, err)
+			return nil, nil, err
 		}
-		if stored[0].WriteID != w.Write.ID {
-			return false, nil
+		if read[i], err = loadOne(ctx, store, change.model, key); err != nil {
+			return nil, nil, err
+		}
+		write, err := change.write(ctx, read[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		if size, limit := change.model.Size(write.Values, write.Books), store.Limits().MaxRowBytes; limit > 0 && size > limit {
+			return nil, nil, &RowTooLarge{Projection: change.model.Projection, Key: key, Size: size, Limit: limit}
+		}
+		writes[i] = ModelWrite{Model: change.model, Write: write}
+	}
+	return read, writes, nil
+}
+
+// conflictOf names the row that lost, which is the first where the store does not say.
+func conflictOf(err error, first ModelWrite, attempts int) error {
+	conflict := &ProjectionConflict{Projection: first.Model.Projection, Key: first.Write.Key, Attempts: attempts, Err: err}
+	if failed, ok := errors.AsType[*WriteError](err); ok {
+		conflict.Projection, conflict.Key = failed.Projection, failed.Key
+	}
+	return conflict
+}
+
+// landedAll finds out whether the writes of one transaction were done: what is known of
+// one row holds for all. It is not known when somebody else has written every row since,
+// be it after our write or without it.
+func landedAll(ctx context.Context, store Store, read []Stored, writes []ModelWrite) (done, known bool, err error) {
+	for i, w := range writes {
+		now, err := loadOne(ctx, store, w.Model, w.Write.Key)
+		if err != nil {
+			return false, false, err
+		}
+		instead := now.Books.Revision != nil && w.Write.Books.Revision != nil && *now.Books.Revision == *w.Write.Books.Revision
+		switch {
+		case now.WriteID == w.Write.ID:
+			return true, true, nil
+		case now.WriteID == read[i].WriteID || instead:
+			return false, true, nil
 		}
 	}
-	return true, nil
+	return false, false, nil
+}
+
+func loadOne(ctx context.Context, store Store, model *Model, key string) (Stored, error) {
+	stored, err := store.Load(ctx, model, []string{key})
+	if err != nil {
+		return Stored{}, fmt.Errorf("load row %s of projection %s: %w", key, model.Projection, err)
+	}
+	return stored[0], nil
 }
 
 func (r *Rows[K, R]) change(key func() (string, error), write func(context.Context, Stored) (Write, error)) Change {

@@ -221,7 +221,7 @@ func TestSendUpcasts(t *testing.T) {
 	item := old.pending("c1")[0]
 	require.Equal(t, "Note", item.Type)
 	require.Equal(t, 1, item.SchemaVersion)
-	require.Equal(t, `{"words":["at","dock"]}`, string(item.Payload))  //nolint:testifylint // R-34: the bytes as encoded
+	require.Equal(t, `{"words":["at","dock"]}`, string(item.Payload)) //nolint:testifylint // R-34: the bytes as encoded
 
 	join := func(payload json.RawMessage) (json.RawMessage, error) {
 		var before oldNote
