@@ -263,7 +263,7 @@ func TestSendUndecodable(t *testing.T) {
 	require.Equal(t, `{"text":"at dock"}`, string(newer.pending("c1")[0].Payload)) //nolint:testifylint // the raw bytes
 }
 
-// R-36: whoever computes an event's effects, and however often, gives them the same ids and
+// R-10, R-36: whoever computes an event's effects, and however often, gives them the same ids and
 // the same bytes.
 func TestSendIsDeterministic(t *testing.T) {
 	t.Parallel()
