@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/rowfold/rowfold/event"
@@ -29,6 +30,9 @@ type Consumers struct {
 	Feeds     map[string]event.Feed    // by name; required
 	Positions projection.PositionStore // required
 	Temporal  Describer                // required
+	// Converter reads the heartbeats of followers; it is the client's. Defaults to the
+	// SDK's own.
+	Converter converter.DataConverter
 	// Now defaults to time.Now.
 	Now func() time.Time
 }
@@ -38,7 +42,7 @@ type FollowInput struct {
 	Consumer     string   `json:"consumer"`
 	Feed         string   `json:"feed"`
 	Shard        string   `json:"shard"`
-	Child        bool     `json:"child,omitempty"` // the shard has parents: it begins at its oldest record
+	Child        bool     `json:"child,omitempty"` // its parents were read to their end: the oldest record is a known start
 	Projections  []string `json:"projections,omitempty"`
 	PageSize     int      `json:"pageSize"`
 	PollInterval Duration `json:"pollInterval"`
@@ -63,6 +67,9 @@ type Progress struct {
 	Behind int64     `json:"behind"`
 	Pages  int64     `json:"pages"` // pages with records
 	At     time.Time `json:"at"`    // of the last read
+	// UnknownStart says that there was no position record, so that the shard was read
+	// from its oldest record: what was trimmed before is missing.
+	UnknownStart bool `json:"unknownStart,omitempty"`
 }
 
 // Gap is a part of a shard that is gone before it was read.
@@ -75,20 +82,17 @@ type Gap struct {
 type Followed struct {
 	Progress
 
-	// UnknownStart says that there was no position record, so that the shard was read
-	// from its oldest record: what was trimmed before is missing.
-	UnknownStart bool `json:"unknownStart,omitempty"`
-	End          bool `json:"end,omitempty"`      // the shard is closed and read to its end
-	Gap          *Gap `json:"gap,omitempty"`      // an operator has to accept it
-	CaughtUp     bool `json:"caughtUp,omitempty"` // nothing was left, with StopAtHead
-	Early        bool `json:"early,omitempty"`    // the worker stopped, or the activity was cancelled
+	End      bool `json:"end,omitempty"`      // the shard is closed and read to its end
+	Gap      *Gap `json:"gap,omitempty"`      // an operator has to accept it
+	CaughtUp bool `json:"caughtUp,omitempty"` // nothing was left, with StopAtHead
+	Early    bool `json:"early,omitempty"`    // the worker stopped, or the activity was cancelled
 }
 
-// FollowShard polls the shard and applies what it holds, page by page, until its end,
-// a gap, the worker's stop, or RunFor is over; with StopAtHead also until nothing is left. It begins at the higher of the position
-// record and the last heartbeat, and keeps the record up to date. Errors are faults of
-// the feed or the stores, and *[UnknownFeed]; the next attempt goes on where this one
-// stopped.
+// FollowShard polls the shard and applies what it holds, page by page, until its end, a
+// gap, the worker's stop, or RunFor is over; with StopAtHead also until nothing is left.
+// It begins at the higher of the position record and the last heartbeat, and keeps the
+// record up to date. Errors are faults of the feed or the stores, and *[UnknownFeed]; the
+// next attempt goes on where this one stopped.
 func (a *Consumers) FollowShard(ctx context.Context, in FollowInput) (Followed, error) {
 	feed, known := a.Feeds[in.Feed]
 	if !known {
@@ -156,25 +160,33 @@ func (f *follow) begin(ctx context.Context) error {
 	record, found := records[f.in.Shard]
 	start := record.Position
 	f.began, f.savedAt, f.saved = f.now(), f.now(), record.Position
-	if activity.HasHeartbeatDetails(ctx) {
-		var progress Progress
-		if err := activity.GetHeartbeatDetails(ctx, &progress); err == nil && progress.Position >= start {
-			start, found = progress.Position, true
-		}
-	}
-	if accept := f.in.AcceptGap; accept != nil && *accept > start {
-		start = *accept
+	before := f.attemptBefore(ctx)
+	start = max(start, before.Position)
+	if accept := f.in.AcceptGap; accept != nil {
+		start = max(start, *accept)
 	}
 	f.update(func(state *Followed) {
+		state.Progress = before
 		state.Position, state.Behind, state.At = start, -1, f.now().UTC()
-		state.UnknownStart = !found && !f.in.Child
+		state.UnknownStart = before.UnknownStart || !found && !f.in.Child
 		state.End = record.Done
 	})
-	if !found {
-		// From now on the start is known, also when nothing comes for a long time.
-		return f.put(ctx, start, false)
+	if found {
+		return nil
 	}
-	return nil
+	// From now on the start is known, also when nothing comes for a long time. That it was
+	// not is told first, or the next attempt, which finds the record, would not know.
+	activity.RecordHeartbeat(ctx, f.report())
+	return f.put(ctx, start, false)
+}
+
+// attemptBefore returns what the attempt before this one has reported; its counts go on.
+func (f *follow) attemptBefore(ctx context.Context) Progress {
+	var progress Progress
+	if !activity.HasHeartbeatDetails(ctx) || activity.GetHeartbeatDetails(ctx, &progress) != nil {
+		return Progress{}
+	}
+	return progress
 }
 
 func (f *follow) run(ctx context.Context) error {

@@ -210,7 +210,7 @@ func catchUpInstance(ctx workflow.Context, raw json.RawMessage, _ Options) (Catc
 func (c *catchUp) run(ctx workflow.Context) (CatchUpState, error) {
 	for {
 		if err := workflow.Await(ctx, func() bool { return c.orders == 0 }); err != nil {
-			return c.state, err
+			return c.state, c.finish(ctx, err)
 		}
 		if full(ctx, c.counted, c.in.ContinueAfter) {
 			if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -49,71 +47,17 @@ func (in ConsumeStream) Validate() error {
 	return invalid(TypeConsumeStream, c)
 }
 
-// StreamState is what a ConsumeStream knows: the answer to [QueryProgress], its result,
-// and what one run hands to the next.
-type StreamState struct {
-	State string    `json:"state"` // [StateFollowing], [StatePaused] or [StateGap]
-	Since time.Time `json:"since"`
-	// Running are the followers' workflow ids, by shard.
-	Running map[string]string `json:"running,omitempty"`
-	// Finished are shards that were read up to their head, with StopAtHead.
-	Finished []string `json:"finished,omitempty"`
-	Waiting  int      `json:"waiting,omitempty"` // shards that wait for their parents
-	Done     int      `json:"done,omitempty"`    // shards that are closed and read to their end
-	// Vanished are shards that were gone before they were read to their end. They wait
-	// for an operator.
-	Vanished []string   `json:"vanished,omitempty"`
-	Accepted []Accepted `json:"accepted,omitempty"` // gaps, the last 20
-	Failed   string     `json:"failed,omitempty"`   // the last follower that failed, and why
-	Paused   bool       `json:"paused,omitempty"`
-	Stopped  bool       `json:"stopped,omitempty"`
-	Rounds   int64      `json:"rounds"`
-	Runs     int64      `json:"runs"`
-
-	// Applied counts what the followers have done that have ended.
-	Applied activities.Applied `json:"applied"`
-}
-
-func (s *StreamState) enter(state string, now time.Time) bool {
-	if s.State == state {
-		return false
-	}
-	s.State, s.Since = state, now.UTC()
-	return true
-}
-
-func (s *StreamState) memo(in ConsumeStream) StateMemo {
-	memo := StateMemo{State: s.State, Since: s.Since, About: in.Feed, Error: s.Failed}
-	if len(s.Vanished) > 0 {
-		memo.Error = fmt.Sprintf("%d shards vanished before their end, %s the first", len(s.Vanished), s.Vanished[0])
-	}
-	return memo
-}
-
-func (s *StreamState) details(in ConsumeStream) string {
-	parts := []string{"**" + s.State + "**\n", table(
-		[2]string{"feed", in.Feed}, [2]string{"consumer", in.Consumer}, [2]string{labelSince, stamp(s.Since)},
-		[2]string{"shards followed", strconv.Itoa(len(s.Running))}, [2]string{"shards waiting", strconv.Itoa(s.Waiting)},
-		[2]string{"shards done", strconv.Itoa(s.Done)}, [2]string{"shards at their head", strconv.Itoa(len(s.Finished))},
-		[2]string{"last failure", s.Failed})}
-	for _, shard := range workflow.DeterministicKeys(s.Running) {
-		parts = append(parts, "- "+shard+": workflow "+s.Running[shard])
-	}
-	for _, shard := range s.Vanished {
-		parts = append(parts, fmt.Sprintf("\n**gap**: shard %s vanished before it was read to its end.\n"+
-			"\nNext: send the update `%s` `{\"shard\": %q, \"who\": \"…\", \"why\": \"…\"}`, and reconcile the projections.\n",
-			shard, UpdateAcceptGap, shard))
-	}
-	return strings.Join(parts, "\n")
-}
-
 // streamRun is one run of ConsumeStream.
 type streamRun struct {
-	in      ConsumeStream
-	state   StreamState
-	nudged  bool // something is different: look at the shards again
-	orders  int  // orders that are being carried out
-	counted int
+	in    ConsumeStream
+	state StreamState
+	// children are the followers that this run has started, by shard; a run before it has
+	// started the others.
+	children map[string]string
+	starting bool // followers are being started
+	nudged   bool // something is different: look at the shards again
+	orders   int  // orders that are being carried out
+	counted  int
 }
 
 func consumeStream(ctx workflow.Context, raw json.RawMessage, _ Options) (StreamState, error) {
@@ -121,7 +65,7 @@ func consumeStream(ctx workflow.Context, raw json.RawMessage, _ Options) (Stream
 	if err != nil {
 		return StreamState{}, err
 	}
-	r := &streamRun{in: in}
+	r := &streamRun{in: in, children: map[string]string{}}
 	if in.Carried != nil {
 		r.state = *in.Carried
 		r.state.Runs++
@@ -133,6 +77,9 @@ func consumeStream(ctx workflow.Context, raw json.RawMessage, _ Options) (Stream
 		return r.state, err
 	}
 	err = r.run(ctx)
+	if temporal.IsCanceledError(err) {
+		r.cancelFollowers(ctx)
+	}
 	if err == nil || temporal.IsCanceledError(err) {
 		if waitErr := finishHandlers(ctx, err); waitErr != nil {
 			return r.state, waitErr
@@ -155,10 +102,8 @@ func (r *streamRun) run(ctx workflow.Context) error {
 			return err
 		}
 		if !r.state.Stopped {
-			for _, shard := range found.Ready {
-				if !slices.Contains(r.state.Finished, shard.ID) {
-					r.follow(ctx, shard)
-				}
+			if err := r.followAll(ctx, found.Ready); err != nil {
+				return err
 			}
 		}
 		if err := r.settle(ctx); err != nil {
@@ -196,22 +141,46 @@ func (r *streamRun) discover(ctx workflow.Context) (activities.Discovered, error
 	if err != nil {
 		return found, fmt.Errorf("list the shards of %s: %w", r.in.Feed, err)
 	}
-	for _, shard := range found.Ended {
+	for _, shard := range slices.Concat(found.Ended, found.Lost) {
 		delete(r.state.Running, shard)
-		if r.in.StopAtHead {
-			r.state.Finished = append(r.state.Finished, shard)
+	}
+	for _, shard := range found.Ended {
+		// The result of a follower that this run has started says more.
+		if _, mine := r.children[shard]; r.in.StopAtHead && !mine {
+			r.state.finish(shard)
 		}
 	}
-	r.state.Waiting, r.state.Done, r.state.Vanished = found.Waiting, found.Done, found.Vanished
+	r.state.Waiting, r.state.Done, r.state.Vanished, r.state.Behind = found.Waiting, found.Done, found.Vanished, found.Behind
 	return found, nil
+}
+
+// followAll starts the followers of shards and waits until they are there: the next look
+// at the shards asks Temporal for them, and a run that continues as new must leave none
+// half started.
+func (r *streamRun) followAll(ctx workflow.Context, shards []activities.ShardRef) error {
+	r.starting = true
+	defer func() { r.starting = false }()
+	var starts []workflow.Future
+	for _, shard := range shards {
+		if _, mine := r.children[shard.ID]; mine || slices.Contains(r.state.Finished, shard.ID) {
+			continue // it has ended, and its result is on the way
+		}
+		starts = append(starts, r.follow(ctx, shard))
+	}
+	for _, start := range starts {
+		if err := start.Get(ctx, nil); temporal.IsCanceledError(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // follow starts the follower of a shard. It lives on when this run continues as new, or
 // when somebody terminates it: then the next run finds it.
-func (r *streamRun) follow(ctx workflow.Context, shard activities.ShardRef) {
+func (r *streamRun) follow(ctx workflow.Context, shard activities.ShardRef) (started workflow.Future) {
 	r.counted++
 	id := ShardID(workflow.GetInfo(ctx).WorkflowExecution.ID, shard.ID)
-	r.state.Running[shard.ID] = id
+	r.state.Running[shard.ID], r.children[shard.ID] = id, id
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary: cut("follow "+r.in.Feed+" "+shard.ID, maxSummary),
@@ -225,13 +194,16 @@ func (r *streamRun) follow(ctx workflow.Context, shard activities.ShardRef) {
 	})
 	workflow.GoNamed(ctx, "shard "+shard.ID, func(ctx workflow.Context) {
 		var state ShardState
-		r.ended(shard.ID, state, child.Get(ctx, &state))
+		err := child.Get(ctx, &state)
+		r.ended(shard.ID, state, err)
 	})
+	return child.GetChildWorkflowExecution()
 }
 
 // ended takes in that a follower has ended. A fault of it is shown, and the next look at
 // the shards starts it again.
 func (r *streamRun) ended(shard string, state ShardState, err error) {
+	delete(r.children, shard)
 	var started *temporal.ChildWorkflowExecutionAlreadyStartedError
 	switch {
 	case errors.As(err, &started):
@@ -240,10 +212,11 @@ func (r *streamRun) ended(shard string, state ShardState, err error) {
 	case err != nil:
 		r.state.Failed = cut(fmt.Sprintf("%s: %v", shard, err), maxMemoError)
 	case state.CaughtUp:
-		r.state.Finished = append(r.state.Finished, shard)
+		r.state.finish(shard)
 	}
 	r.state.Applied.Add(state.Applied)
 	delete(r.state.Running, shard)
+	delete(r.state.Behind, shard)
 	// After a failure the next look is by the timer, so that a fault that stays costs little.
 	r.nudged = r.nudged || err == nil
 }
@@ -314,17 +287,41 @@ func (r *streamRun) control(ctx workflow.Context, verb string) error {
 		r.state.Stopped = true
 	}
 	r.nudged = true
-	futures := make([]workflow.Future, 0, len(r.state.Running))
-	for _, shard := range workflow.DeterministicKeys(r.state.Running) {
+	// A follower that is being started would miss the signal.
+	if err := workflow.Await(ctx, func() bool { return !r.starting }); err != nil {
+		return err
+	}
+	return r.tell(ctx, verb, workflow.DeterministicKeys(r.state.Running)...)
+}
+
+// tell signals the followers of shards.
+func (r *streamRun) tell(ctx workflow.Context, verb string, shards ...string) error {
+	futures := make([]workflow.Future, 0, len(shards))
+	for _, shard := range shards {
 		futures = append(futures, workflow.SignalExternalWorkflow(ctx, r.state.Running[shard], "", SignalControl, Control{Verb: verb}))
 	}
 	for _, future := range futures {
 		var gone *temporal.UnknownExternalWorkflowExecutionError
 		if err := future.Get(ctx, nil); err != nil && !errors.As(err, &gone) {
-			return err
+			return fmt.Errorf("tell a follower to %s: %w", verb, err)
 		}
 	}
 	return nil
+}
+
+// cancelFollowers cancels the followers that runs before this one have started; the
+// cancellation has reached this run's own as its children.
+func (r *streamRun) cancelFollowers(ctx workflow.Context) {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	var requests []workflow.Future
+	for _, shard := range workflow.DeterministicKeys(r.state.Running) {
+		if _, mine := r.children[shard]; !mine {
+			requests = append(requests, workflow.RequestCancelExternalWorkflow(ctx, r.state.Running[shard], ""))
+		}
+	}
+	for _, request := range requests {
+		_ = request.Get(ctx, nil) // it has ended: that is what was asked for
+	}
 }
 
 func (r *streamRun) accept(ctx workflow.Context, in AcceptGap) (Accepted, error) {
@@ -340,6 +337,11 @@ func (r *streamRun) accept(ctx workflow.Context, in AcceptGap) (Accepted, error)
 	}).Get(ctx, nil)
 	if err != nil {
 		return Accepted{}, err
+	}
+	if _, followed := r.state.Running[in.Shard]; followed {
+		if err := r.tell(ctx, UpdateStop, in.Shard); err != nil {
+			return Accepted{}, err
+		}
 	}
 	r.nudged = true
 	r.state.Accepted = keepAccepted(r.state.Accepted, in, workflow.Now(ctx))
