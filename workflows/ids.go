@@ -67,7 +67,7 @@ func (n IDs) DrainRow(row outbox.Row) string {
 
 // CatchUpInstance returns the id of a parked instance's catch-up.
 func (n IDs) CatchUpInstance(name string, instance projection.Instance) string {
-	return n.join("catchup", name, instance.Source, n.name(name+"\x00"+instance.Source, string(instance.StreamID)))
+	return n.join("catchup", name, instance.Source, n.InstanceName(name, instance))
 }
 
 // SweepOutbox returns the id of a projection's sweep.
@@ -88,6 +88,11 @@ func ShardID(consumer, shard string) string { return shorten(consumer + "/" + es
 // RowName returns the name under which a row appears to people.
 func (n IDs) RowName(row outbox.Row) string { return n.name(row.Projection, row.Key) }
 
+// InstanceName returns the name under which an instance appears to people.
+func (n IDs) InstanceName(name string, instance projection.Instance) string {
+	return n.name(name+"\x00"+instance.Source, string(instance.StreamID))
+}
+
 func (n IDs) name(scope, key string) string {
 	if n.RowNames != RowNamesHMAC {
 		return key
@@ -104,6 +109,9 @@ func (n IDs) join(parts ...string) string {
 	}
 	return shorten(strings.Join(escaped, "/"))
 }
+
+// EscapeID returns a part of an id as it stands there.
+func EscapeID(part string) string { return escape(part) }
 
 func escape(part string) string {
 	return strings.NewReplacer("%", "%25", "/", "%2F", "~", "%7E").Replace(part)
