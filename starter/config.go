@@ -69,8 +69,7 @@ func (c Config) Validate() error {
 	if c.Client == nil {
 		fault("Client", "it is nil: use Dial")
 	}
-	c = c.withDefaults()
-	if err := c.ids().Validate(); err != nil {
+	if err := c.withDefaults().ids().Validate(); err != nil {
 		fault("RowNames", err.Error())
 	}
 	if c.WakeTimeout < 0 {

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/rowfold/rowfold/activities"
 	"github.com/rowfold/rowfold/outbox"

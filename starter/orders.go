@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/rowfold/rowfold/outbox"
 	"github.com/rowfold/rowfold/workflows"
@@ -62,7 +61,7 @@ func order[R any](ctx context.Context, s *Starter, row outbox.Row, verb string, 
 		if err != nil {
 			return err //nolint:wrapcheck // wrapped below
 		}
-		return handle.Get(ctx, &result) //nolint:wrapcheck // as above
+		return handle.Get(ctx, &result)
 	})
 	var refused *temporal.ApplicationError
 	switch {

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/rowfold/rowfold/workflows"
 )

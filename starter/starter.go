@@ -12,12 +12,11 @@ import (
 	"strings"
 	"sync/atomic"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
-
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/rowfold/rowfold/outbox"
 	"github.com/rowfold/rowfold/workflows"

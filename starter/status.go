@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
-
-	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/rowfold/rowfold/outbox"
 	"github.com/rowfold/rowfold/workflows"
@@ -60,8 +59,7 @@ func (s *Starter) Row(ctx context.Context, row outbox.Row, patience time.Duratio
 	}
 	id := s.ids.DrainRow(row)
 	described, err := s.config.Client.DescribeWorkflowExecution(ctx, id, "")
-	var notFound *serviceerror.NotFound
-	if errors.As(err, &notFound) {
+	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
 		return report, nil
 	}
 	if err != nil {
@@ -104,7 +102,8 @@ func (s *Starter) Runs(ctx context.Context, projection string, limit int) ([]Run
 	var page []byte
 	for {
 		answer, err := s.config.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: s.config.Namespace, Query: query, PageSize: int32(min(limit, 1000)), NextPageToken: page, //nolint:gosec // G115: bounded
+			Namespace: s.config.Namespace, Query: query, NextPageToken: page,
+			PageSize: int32(min(limit, 1000)), //nolint:gosec // G115: bounded
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list workflows: %w", err)

@@ -125,7 +125,9 @@ func activitiesOf(config Config) (*activitySet, error) {
 		},
 		sweeps:    &activities.Sweeps{Store: config.Store, Waker: s, Now: config.Now},
 		applies:   &activities.Applies{Applier: applier, Events: config.Events},
-		consumers: &activities.Consumers{Applier: applier, Feeds: config.Feeds, Positions: config.Store, Temporal: temporal, Now: config.Now},
+		consumers: &activities.Consumers{
+			Applier: applier, Feeds: config.Feeds, Positions: config.Store, Temporal: temporal, Now: config.Now,
+		},
 		parked:    &activities.Parked{Processor: processor, Store: config.Store, Events: config.Events, Waker: s},
 		purges:    &activities.Purges{Store: config.Store, Models: models, Now: config.Now},
 	}, nil
