@@ -123,13 +123,13 @@ func activitiesOf(config Config) (*activitySet, error) {
 			Store: config.Store, Outboxes: outboxes, Log: config.Log,
 			Judge: activities.Judge{Temporal: temporal, Clock: outbox.ClockJudge{Now: config.Now}},
 		},
-		sweeps:    &activities.Sweeps{Store: config.Store, Waker: s, Now: config.Now},
-		applies:   &activities.Applies{Applier: applier, Events: config.Events},
+		sweeps:  &activities.Sweeps{Store: config.Store, Waker: s, Now: config.Now},
+		applies: &activities.Applies{Applier: applier, Events: config.Events},
 		consumers: &activities.Consumers{
 			Applier: applier, Feeds: config.Feeds, Positions: config.Store, Temporal: temporal, Now: config.Now,
 		},
-		parked:    &activities.Parked{Processor: processor, Store: config.Store, Events: config.Events, Waker: s},
-		purges:    &activities.Purges{Store: config.Store, Models: models, Now: config.Now},
+		parked: &activities.Parked{Processor: processor, Store: config.Store, Events: config.Events, Waker: s},
+		purges: &activities.Purges{Store: config.Store, Models: models, Now: config.Now},
 	}, nil
 }
 
