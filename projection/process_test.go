@@ -362,6 +362,18 @@ func TestBatchRowFails(t *testing.T) {
 	require.InDelta(t, 1, l.row("c2").Grams, 0)
 }
 
+// what an instance did for another row is no part of its failure.
+func TestBatchFailsForOneRow(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, setup{})
+	result := l.apply(l.record("Order", "o1", loaded{"c2", 2}, loaded{"c1", -1}, loaded{"c2", 3}))
+	require.Len(t, result.Failures, 1)
+	failure := result.Failures[0]
+	require.Equal(t, []any{1, int64(2), int64(2), []string{"c1"}}, []any{failure.Record, failure.From, failure.Newest, failure.Rows})
+	require.EqualValues(t, 5, l.row("c2").Count)
+	require.Equal(t, projection.RowAbsent, l.stored("c1").Status)
+}
+
 // a row that cannot be written fails the instances whose events wait for it; one
 // that was applied before does not.
 func TestBatchRowTooLargeFailsWhatIsNew(t *testing.T) {
