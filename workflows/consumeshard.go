@@ -88,7 +88,7 @@ func (r *shardRun) run(ctx workflow.Context) error {
 			return r.continueAsNew(ctx)
 		case r.paused || r.state.Gap != nil:
 			if err := workflow.Await(ctx, func() bool {
-				return r.state.Stopped || !r.paused && r.state.Gap == nil || r.counted >= r.in.ContinueAfter
+				return r.state.Stopped || r.now() != r.state.State || r.counted >= r.in.ContinueAfter
 			}); err != nil {
 				return err
 			}
@@ -100,17 +100,22 @@ func (r *shardRun) run(ctx workflow.Context) error {
 	}
 }
 
-// settle shows the state, and publishes it when it has changed.
-func (r *shardRun) settle(ctx workflow.Context) error {
-	state := StateFollowing
+// now returns the state that the run is in.
+func (r *shardRun) now() string {
 	switch {
 	case r.state.Gap != nil:
-		state = StateGap
+		return StateGap
 	case r.paused:
-		state = StatePaused
+		return StatePaused
+	default:
+		return StateFollowing
 	}
+}
+
+// settle shows the state, and publishes it when it has changed.
+func (r *shardRun) settle(ctx workflow.Context) error {
 	unknown := r.state.UnknownStart && r.state.Rounds == 1
-	changed := r.state.enter(state, workflow.Now(ctx))
+	changed := r.state.enter(r.now(), workflow.Now(ctx))
 	workflow.SetCurrentDetails(ctx, r.state.details(r.in))
 	if changed || unknown {
 		return publish(ctx, r.state.memo(r.in.Shard))
@@ -166,14 +171,14 @@ func (r *shardRun) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewError(ctx, TypeConsumeShard, next)
 }
 
-// listen carries out what the parent says.
+// listen carries out what the parent says. It takes a signal only when its turn has come: a
+// blocked Receive would be handed one that is lost if the run continues as new before.
 func (r *shardRun) listen(ctx workflow.Context) {
 	for {
-		var said Control
-		if !r.control.Receive(ctx, &said) || ctx.Err() != nil {
-			return
+		if err := workflow.Await(ctx, func() bool { return r.control.Len() > 0 }); err != nil {
+			return // the run was cancelled
 		}
-		r.obey(said.Verb)
+		r.drainControl()
 	}
 }
 

@@ -14,6 +14,10 @@ import (
 	"github.com/rowfold/rowfold/activities"
 )
 
+// MaxShards is how many shards one ConsumeStream follows at a time, so that what it carries
+// stays small; it goes on with others when those have ended.
+const MaxShards = 200
+
 // ConsumeStream is the input of the workflow of that name, which follows a feed: it
 // discovers the feed's shards and lets one ConsumeShard follow each, children only after
 // their parents.
@@ -22,7 +26,8 @@ type ConsumeStream struct {
 
 	// DiscoverEvery is how often the shards are listed again. Defaults to 1m.
 	DiscoverEvery activities.Duration `json:"discoverEvery,omitempty"`
-	// MaxShards is how many shards are followed at a time. Defaults to 256.
+	// MaxShards is how many shards are followed at a time, at most [MaxShards]. Defaults to
+	// that.
 	MaxShards int `json:"maxShards,omitempty"`
 
 	// Carried is the state of the run before this one. Leave it out.
@@ -33,7 +38,7 @@ type ConsumeStream struct {
 func (in ConsumeStream) WithDefaults() ConsumeStream {
 	in.Following = in.withDefaults()
 	in.DiscoverEvery = in.DiscoverEvery.Or(time.Minute)
-	in.MaxShards = orDefault(in.MaxShards, 256)
+	in.MaxShards = orDefault(in.MaxShards, MaxShards)
 	return in
 }
 
@@ -44,6 +49,9 @@ func (in ConsumeStream) Validate() error {
 	in.check(&c)
 	c.duration("discoverEvery", in.DiscoverEvery)
 	c.positive("maxShards", in.MaxShards)
+	if in.MaxShards > MaxShards {
+		c.faultf("maxShards", "%d is too high: write at most %d", in.MaxShards, MaxShards)
+	}
 	return invalid(TypeConsumeStream, c)
 }
 
