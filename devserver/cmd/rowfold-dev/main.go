@@ -38,7 +38,7 @@ func newRootCommand() *cobra.Command {
 		Args:          cobra.NoArgs,
 	}
 
-	root.AddCommand(newServerCommand())
+	root.AddCommand(newServerCommand(), newDemoCommand(), newDevCommand())
 
 	return root
 }
