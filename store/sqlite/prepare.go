@@ -54,6 +54,9 @@ func checkNames(model *projection.Model) error {
 	if hasReservedPrefix(model.Table) {
 		return conflict("", "names that begin with rowfold_ belong to the store: choose another one")
 	}
+	if strings.HasPrefix(strings.ToLower(model.Table), "sqlite_") {
+		return conflict("", "names that begin with sqlite_ belong to SQLite: choose another one")
+	}
 	seen := map[string]bool{}
 	check := func(name string) error {
 		folded := strings.ToLower(name) // SQLite's names are the same in any case
@@ -202,6 +205,9 @@ func growTable(ctx context.Context, t *tx, before, model *projection.Model) erro
 		return conflict(model.KeyColumns()[0].Name,
 			"the key has changed: its columns, their order and their kinds stay as they are; rebuild into another table")
 	}
+	if column, reason := movedBooks(before, model); reason != "" {
+		return conflict(column, "%s", reason)
+	}
 	kinds := map[string]projection.Kind{}
 	for _, column := range before.Columns {
 		kinds[column.Name] = column.Kind
@@ -243,6 +249,32 @@ func growTable(ctx context.Context, t *tx, before, model *projection.Model) erro
 	return nil
 }
 
+// movedBooks finds bookkeeping that a model looks for elsewhere than the table has it. Rows
+// would read as never written, and their events be folded a second time.
+func movedBooks(before, model *projection.Model) (column, reason string) {
+	moved := func(what, from, to string) bool {
+		column, reason = to, fmt.Sprintf("%s was in column %q: keep that name, or rebuild into another table", what, from)
+		return from != "" && to != "" && from != to
+	}
+	if moved("the revision", before.Revision, model.Revision) || moved("the checkpoint map", before.Checkpoints, model.Checkpoints) {
+		return column, reason
+	}
+	for _, from := range before.Scalars {
+		for _, to := range model.Scalars {
+			switch {
+			case from.Source != to.Source:
+			case moved("the checkpoint of source "+from.Source, from.Version, to.Version),
+				moved("the owner of the checkpoint of source "+from.Source, from.Instance, to.Instance):
+				return column, reason
+			case from.Offset != to.Offset:
+				return to.Version, fmt.Sprintf("the offset of source %s was %d and is %d now: keep it, or rebuild into another table",
+					from.Source, from.Offset, to.Offset)
+			}
+		}
+	}
+	return "", ""
+}
+
 // describe makes what depends on a model's columns: the view that readers use, which shows
 // live rows with the columns of the model, and the unique indexes.
 func describe(ctx context.Context, t *tx, model *projection.Model) error {
@@ -261,7 +293,7 @@ func describe(ctx context.Context, t *tx, model *projection.Model) error {
 		return err
 	}
 	for _, column := range model.Columns {
-		index := quote("rowfold_unique_" + model.Table + "_" + column.Name)
+		index := quote(uniqueIndex(model.Table, column.Name))
 		text := `DROP INDEX IF EXISTS ` + index
 		if column.Unique {
 			text = `CREATE UNIQUE INDEX IF NOT EXISTS ` + index + ` ON ` + rowTable(model) + ` (` + quote(column.Name) + `)
@@ -278,4 +310,10 @@ func describe(ctx context.Context, t *tx, model *projection.Model) error {
 		}
 	}
 	return nil
+}
+
+// uniqueIndex names the index of a unique column. The length tells where the table's name
+// ends: "a" with "b_c" and "a_b" with "c" are two indexes.
+func uniqueIndex(table, column string) string {
+	return fmt.Sprintf("rowfold_unique_%d_%s_%s", len(table), table, column)
 }

@@ -12,36 +12,35 @@ import (
 	"github.com/rowfold/rowfold/projection"
 )
 
+// errApart says that a batch needs a savepoint for each of its writes.
+var errApart = errors.New("a write has to be taken back by itself")
+
 // Commit implements projection.RowStore. A batch is one transaction, in which each write that
-// fails is taken back by itself.
+// fails is taken back by itself. That takes a savepoint where a row was written whose
+// effects are refused, or where a trigger may have ended the transaction. Both are so rare,
+// and savepoints are so large a part of a write, that a batch sets none until it happens.
+// Then it begins anew.
 func (s *Store) Commit(ctx context.Context, model *projection.Model, writes []projection.Write) []error {
-	results := make([]error, len(writes))
-	if len(writes) == 0 {
-		return results
-	}
+	refused := make([]error, len(writes))
 	table, sent := s.table(model), 0
 	for i := range writes {
-		if results[i] = s.checkSize(table, &writes[i]); results[i] == nil {
+		if refused[i] = s.checkSize(table, &writes[i]); refused[i] == nil {
 			sent++
 		}
 	}
 	if sent == 0 {
-		return results
+		return refused
 	}
-	refused := append([]error(nil), results...)
-	err := s.write(ctx, fmt.Sprintf("commit %d rows of projection %s", sent, model.Projection), func(t *tx) error {
+	what := fmt.Sprintf("commit %d rows of projection %s", sent, model.Projection)
+	results := make([]error, len(writes))
+	attempt := func(do commitFunc) error {
 		copy(results, refused)
-		for i := range writes {
-			if results[i] != nil {
-				continue
-			}
-			results[i] = s.commitOne(ctx, t, table, &writes[i])
-			if !isResult(results[i]) {
-				return results[i]
-			}
-		}
-		return nil
-	})
+		return s.write(ctx, what, func(t *tx) error { return commitEach(ctx, t, table, writes, results, do) })
+	}
+	err := attempt(commitPlainly)
+	if errors.Is(err, errApart) {
+		err = attempt(commitApart)
+	}
 	if err == nil {
 		return results
 	}
@@ -53,6 +52,58 @@ func (s *Store) Commit(ctx context.Context, model *projection.Model, writes []pr
 		}
 	}
 	return results
+}
+
+// commitFunc does one write.
+type commitFunc func(ctx context.Context, t *tx, table *table, write *projection.Write) error
+
+// commitEach does the writes that have no result yet. Its error is one of the transaction.
+func commitEach(ctx context.Context, t *tx, table *table, writes []projection.Write, results []error, do commitFunc) error {
+	// The driver would watch the context of each statement, which costs more than to look
+	// between them: they are short.
+	statements := context.WithoutCancel(ctx)
+	for i := range writes {
+		if results[i] != nil {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if results[i] = do(statements, t, table, &writes[i]); !isResult(results[i]) {
+			return results[i]
+		}
+	}
+	return nil
+}
+
+// commitApart does a write that may fail by itself: nothing of it remains then.
+func commitApart(ctx context.Context, t *tx, table *table, write *projection.Write) error {
+	return t.savepoint(ctx, func() error { return commitWhole(ctx, t, table, write) })
+}
+
+// commitPlainly does the same without a savepoint; it ends with errApart where one was
+// needed. The row comes first: one statement that lost its race, or met a unique
+// index, has done nothing that would have to be taken back.
+func commitPlainly(ctx context.Context, t *tx, table *table, write *projection.Write) error {
+	err := writeRow(ctx, t, table, write)
+	if err == nil {
+		if err = insertEffects(ctx, t, table, write); err != nil && isResult(err) {
+			return errApart
+		}
+		return err
+	}
+	if _, refused := errors.AsType[*ConstraintViolation](err); refused {
+		return errApart
+	}
+	return err
+}
+
+// commitWhole does one write in whose failure everything is taken back by the caller.
+func commitWhole(ctx context.Context, t *tx, table *table, write *projection.Write) error {
+	if err := writeRow(ctx, t, table, write); err != nil {
+		return err
+	}
+	return insertEffects(ctx, t, table, write)
 }
 
 // CommitAll implements projection.RowStore.
@@ -68,21 +119,20 @@ func (s *Store) CommitAll(ctx context.Context, writes []projection.ModelWrite) e
 			return about(&writes[i], err)
 		}
 	}
-	var failed *projection.ModelWrite
+	failed := &writes[0] // of a transaction that fails as a whole
 	err := s.write(ctx, fmt.Sprintf("commit %d rows together", len(writes)), func(t *tx) error {
 		for i := range writes {
-			failed = &writes[i]
-			if err := s.commitOne(ctx, t, s.table(failed.Model), &failed.Write); err != nil {
+			if err := commitWhole(ctx, t, s.table(writes[i].Model), &writes[i].Write); err != nil {
+				failed = &writes[i]
 				return err
 			}
 		}
-		failed = &writes[0]
 		return nil
 	})
-	if err != nil && failed != nil {
+	if err != nil {
 		return about(failed, err)
 	}
-	return err
+	return nil
 }
 
 // checkSize refuses what would be too large, before anything is sent.
@@ -105,38 +155,22 @@ func (s *Store) checkSize(table *table, write *projection.Write) error {
 	return nil
 }
 
-// commitOne does one write. The row comes first: a write that lost its race has done nothing
-// that would have to be taken back.
-func (s *Store) commitOne(ctx context.Context, t *tx, table *table, write *projection.Write) error {
-	if len(write.Effects) == 0 {
-		return s.writeRow(ctx, t, table, write)
-	}
-	return t.savepoint(ctx, func() error {
-		if err := s.writeRow(ctx, t, table, write); err != nil {
-			return err
-		}
-		return insertEffects(ctx, t, write.Effects)
-	})
-}
-
-func (s *Store) writeRow(ctx context.Context, t *tx, table *table, write *projection.Write) error {
+func writeRow(ctx context.Context, t *tx, table *table, write *projection.Write) error {
 	var (
 		written int64
 		err     error
 	)
 	switch {
 	case table.model.Revision == "":
-		written, err = s.writeChecked(ctx, t, table, write)
+		written, err = writeChecked(ctx, t, table, write)
 	case write.Guard.Revision == nil:
 		written, err = t.exec(ctx, table.upsert, table.args(write, true)...)
 	default:
 		written, err = t.exec(ctx, table.update, append(table.args(write, false), write.Key, *write.Guard.Revision)...)
 	}
 	switch {
-	case isUnique(err):
-		return &UniqueViolation{Projection: table.model.Projection, Key: write.Key, Err: err}
 	case err != nil:
-		return err
+		return rowFault(table, write, err)
 	case written == 0:
 		return &projection.LostRace{Projection: table.model.Projection, Key: write.Key}
 	}
@@ -145,11 +179,11 @@ func (s *Store) writeRow(ctx context.Context, t *tx, table *table, write *projec
 
 // writeChecked writes a row that has no revision. The transaction has the write lock, so
 // what is read here is still true when it commits.
-func (s *Store) writeChecked(ctx context.Context, t *tx, table *table, write *projection.Write) (int64, error) {
+func writeChecked(ctx context.Context, t *tx, table *table, write *projection.Write) (int64, error) {
 	if write.GuardStatus == projection.RowAbsent {
 		return t.exec(ctx, table.insert, table.args(write, true)...)
 	}
-	found, err := s.loadRows(ctx, t, table, []string{write.Key})
+	found, err := loadRows(ctx, t, table, []string{write.Key})
 	if err != nil {
 		return 0, err
 	}
@@ -186,9 +220,9 @@ func sameScalar(a, b projection.ScalarCheckpoint) bool {
 
 // insertEffects adds the effects of a write, each under the condition that its sequence is
 // free.
-func insertEffects(ctx context.Context, t *tx, effects []outbox.Item) error {
-	for i := range effects {
-		item := &effects[i]
+func insertEffects(ctx context.Context, t *tx, table *table, write *projection.Write) error {
+	for i := range write.Effects {
+		item := &write.Effects[i]
 		var owner any
 		if !item.Claim.IsZero() {
 			text, err := json.Marshal(item.Claim.Owner)
@@ -205,7 +239,7 @@ func insertEffects(ctx context.Context, t *tx, effects []outbox.Item) error {
 			item.Version, item.Index, item.Type, item.SchemaVersion, []byte(item.Payload), item.EnqueuedAt.UnixMicro(),
 			item.TraceParent, item.Claim.Epoch, item.Claim.Nonce, owner)
 		if err != nil {
-			return err
+			return rowFault(table, write, err)
 		}
 		if inserted == 0 {
 			return &projection.SequenceReused{Row: item.Row, Sequence: item.Sequence}

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"fmt"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/rowfold/rowfold/event"
 	"github.com/rowfold/rowfold/outbox"
 	"github.com/rowfold/rowfold/projection"
@@ -26,6 +28,40 @@ func (e *UniqueViolation) Unwrap() error { return e.Err }
 
 // Class is [event.ClassPermanent].
 func (e *UniqueViolation) Class() event.Class { return event.ClassPermanent }
+
+// ConstraintViolation is returned for a write that the database refuses for what is in it: a
+// constraint or a trigger that somebody added to the table, or a value beyond SQLite's own
+// limits.
+type ConstraintViolation struct {
+	Projection string
+	Key        string
+	Err        error // the driver's, which names the constraint
+}
+
+// Error implements error.
+func (e *ConstraintViolation) Error() string {
+	return fmt.Sprintf("row %q of projection %s: the database refuses it: %v", e.Key, e.Projection, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ConstraintViolation) Unwrap() error { return e.Err }
+
+// Class is [event.ClassPermanent].
+func (e *ConstraintViolation) Class() event.Class { return event.ClassPermanent }
+
+// rowFault tells the failures of a statement that are one write's fault from those of the
+// transaction, which come back as they are.
+func rowFault(table *table, write *projection.Write, err error) error {
+	if isUnique(err) {
+		return &UniqueViolation{Projection: table.model.Projection, Key: write.Key, Err: err}
+	}
+	switch primaryCode(err) {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
+		return &ConstraintViolation{Projection: table.model.Projection, Key: write.Key, Err: err}
+	default:
+		return err
+	}
+}
 
 // WriteTooLarge is returned, before anything is sent, for a write over the store's limits. A
 // processor cuts its writes so that this does not happen.

@@ -17,7 +17,7 @@ func (s *Store) Load(ctx context.Context, model *projection.Model, keys []string
 	}
 	var found map[string]projection.Stored
 	err := s.read(ctx, "load rows of projection "+model.Projection, func(t *tx) (err error) {
-		found, err = s.loadRows(ctx, t, s.table(model), keys)
+		found, err = loadRows(ctx, t, s.table(model), keys)
 		return err
 	})
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Store) Load(ctx context.Context, model *projection.Model, keys []string
 }
 
 // loadRows returns the rows that are there, by key.
-func (s *Store) loadRows(ctx context.Context, t *tx, table *table, keys []string) (map[string]projection.Stored, error) {
+func loadRows(ctx context.Context, t *tx, table *table, keys []string) (map[string]projection.Stored, error) {
 	wanted, err := json.Marshal(keys)
 	if err != nil {
 		return nil, fmt.Errorf("encode the keys: %w", err)

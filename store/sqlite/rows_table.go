@@ -32,7 +32,8 @@ func tableOf(model *projection.Model) *table {
 	t := &table{model: model, name: rowTable(model), books: bookColumns(model)}
 	names := t.columns()
 	t.selection = "t." + strings.Join(names, ", t.")
-	t.load = `SELECT ` + t.selection + ` FROM json_each(?) AS wanted JOIN ` + t.name + ` AS t ON t.` + columnKey + ` = wanted.value`
+	// CROSS JOIN keeps the order of the loops: the keys, and for each its row.
+	t.load = `SELECT ` + t.selection + ` FROM json_each(?) AS wanted CROSS JOIN ` + t.name + ` AS t ON t.` + columnKey + ` = wanted.value`
 	t.list = `SELECT ` + t.selection + ` FROM ` + t.name + ` AS t WHERE t.` + columnKey + ` > ? AND t.` + columnTombstone + ` <= ?
 		ORDER BY t.` + columnKey + ` LIMIT ?`
 
