@@ -112,6 +112,9 @@ func TestDefinitionKeyTypes(t *testing.T) {
 	_, err = p.KeyText(key{B: 1})
 	require.ErrorAs(t, err, &incomplete)
 	require.Equal(t, "a", incomplete.Field)
+	_, err = p.KeyText(key{A: "bad\xff", B: 1}) // JSON makes another key of it
+	require.ErrorAs(t, err, &incomplete)
+	require.Equal(t, "it is not valid UTF-8", incomplete.Reason)
 	for _, text := range []string{"", "x", "x#", "x#y", "x#1#2", "#1"} {
 		_, err = p.Model().ParseKey(text)
 		require.ErrorAs(t, err, &incomplete, text)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rowfold/rowfold/event"
 )
@@ -96,6 +97,11 @@ func (m *Model) KeyText(key []any) (string, error) {
 		case string:
 			if v == "" {
 				return "", m.incompleteKey(columns, i, "it is empty")
+			}
+			// JSON, in which keys travel, would make another key of it: a row that is
+			// written and never found.
+			if !utf8.ValidString(v) {
+				return "", m.incompleteKey(columns, i, "it is not valid UTF-8")
 			}
 			parts[i] = escapeKey.Replace(v)
 		case int64:
