@@ -33,13 +33,15 @@ type bench struct {
 
 const benchID = "test/run"
 
-func newBench(t *testing.T) *bench {
+// newBench returns a bench. Workflows that replace others are registered by before: the
+// environment takes none once it has mocks.
+func newBench(t *testing.T, before ...func(*bench)) *bench {
 	t.Helper()
 	suite := &sdk.WorkflowTestSuite{}
 	suite.SetLogger(silent{})
 	b := &bench{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t}
 	b.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: benchID, TaskQueue: "test"})
-	b.SetTestTimeout(time.Minute)
+	b.SetTestTimeout(10 * time.Second)
 	workflows.Register(b, workflows.Options{})
 	registerStub[activities.FollowInput, activities.Followed](b, activities.FollowShard)
 	registerStub[activities.DiscoverInput, activities.Discovered](b, activities.DiscoverShards)
@@ -48,6 +50,9 @@ func newBench(t *testing.T) *bench {
 	registerStub[activities.CatchUpInput, activities.CaughtUp](b, activities.CatchUp)
 	registerStub[activities.SkipInput, struct{}](b, activities.RecordSkip)
 	registerStub[activities.PurgeInput, projection.Purged](b, activities.PurgeTombstones)
+	for _, register := range before {
+		register(b)
+	}
 	b.OnUpsertMemo(mock.Anything).Return(nil).Run(func(args mock.Arguments) {
 		memo, is := args.Get(0).(map[string]any)
 		require.True(t, is)
