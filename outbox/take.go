@@ -27,7 +27,8 @@ func (d *drain) take(ctx context.Context) (done bool, err error) {
 	}
 	switch now := d.Now(); {
 	case len(head.Items) == 0:
-		return true, d.finish(ctx, head)
+		err = d.finish(ctx, head)
+		return err == nil, err
 	case full:
 		d.result.More = true
 		return true, nil

@@ -6,7 +6,9 @@
 //			Features: testsuite.Features{Store: "SQLite", Feed: true, SnapshotHead: true},
 //			Open: func(t testing.TB) testsuite.Backend {
 //				store := open(t) // fresh and empty, closed by t.Cleanup
-//				return testsuite.Backend{Store: store, Events: store, Feed: store.Feed}
+//				return testsuite.Backend{Store: store, Events: store, Feed: func(stream string, partitions int) (event.Feed, error) {
+//					return store.Feed(stream, partitions)
+//				}}
 //			},
 //		})
 //	}
@@ -15,8 +17,9 @@
 // guarantees in the documentation, see [GuaranteeTable]: what a store claims there is
 // what the suite makes it prove. Everything else is the same on every store.
 //
-// The suites write rows by hand, against a [projection.Model]: they need no
-// projection and depend on no fold.
+// Each suite is exported, to be run by itself while a store grows. They write rows by
+// hand, against a [projection.Model], and depend on no fold; only [RowFaults] runs a
+// projection.
 //
 // # Faults
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +21,7 @@ const (
 	// FaultLostAnswer lets the call do its work and loses the answer: the caller meets an
 	// error of class event.ClassUnknownOutcome.
 	FaultLostAnswer Fault = "lost answer"
-	// FaultConflict refuses the call as a lost race. Rows that are committed meet
+	// FaultConflict refuses the call as a lost race. Commits of rows meet
 	// *projection.LostRace, other calls an error of class event.ClassStale.
 	FaultConflict Fault = "conflict"
 	// FaultThrottle refuses the call with an error of class event.ClassThrottled.
@@ -36,14 +38,33 @@ func Faults() []Fault {
 	return []Fault{FaultLostAnswer, FaultConflict, FaultThrottle, FaultCrashBefore, FaultCrashAfter}
 }
 
-// Plan says which calls fail. Calls are counted from 1, whatever they are.
+// Plan says which calls fail. Its zero value lets none fail.
 type Plan struct {
+	// At gives the fault of a call by its number. Calls are counted from 1, whatever
+	// they are; [Faulty.Limits] is none.
 	At map[int]Fault
-	// OneByOne lets a write happen in the middle of each look at an outbox, as on a store
+	// OneByOne lets writes happen in the middle of each look at an outbox, as on a store
 	// whose reads are no snapshot: after the row's revision was read, OneByOne is called,
-	// and of the writes that it commits only the last effect is visible yet. nil = a look
-	// is what the store makes of it.
+	// and of each write that it commits only the last effect is visible yet. Each Head
+	// then is one call of the plan. nil = a look is what the store makes of it.
 	OneByOne func(ctx context.Context, row outbox.Row)
+}
+
+// Validate reports all faults of the plan at once, as an *event.DefinitionError.
+func (p Plan) Validate() error {
+	var faults []string
+	for _, call := range slices.Sorted(maps.Keys(p.At)) {
+		if call < 1 {
+			faults = append(faults, fmt.Sprintf("At[%d]: calls are counted from 1", call))
+		}
+		if !slices.Contains(Faults(), p.At[call]) {
+			faults = append(faults, fmt.Sprintf("At[%d] is %q: use one of %q", call, p.At[call], Faults()))
+		}
+	}
+	if len(faults) > 0 {
+		return &event.DefinitionError{What: "plan of faults", Faults: faults}
+	}
+	return nil
 }
 
 // Crashed is returned by every call after the planned crash: the process is gone.
@@ -73,8 +94,13 @@ type Faulty struct {
 
 var _ projection.Store = (*Faulty)(nil)
 
-// NewFaulty returns store with the faults of a plan.
+// NewFaulty returns store with the faults of a plan. Each process that is to crash by
+// itself gets a Faulty of its own. It panics on a plan that [Plan.Validate] refuses:
+// a test would go on without its faults.
 func NewFaulty(store projection.Store, plan Plan) *Faulty {
+	if err := plan.Validate(); err != nil {
+		panic(err)
+	}
 	return &Faulty{store: store, plan: plan}
 }
 
@@ -82,7 +108,7 @@ func NewFaulty(store projection.Store, plan Plan) *Faulty {
 func (f *Faulty) Calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]string(nil), f.calls...)
+	return slices.Clone(f.calls)
 }
 
 // begin counts a call and returns its fault.
@@ -161,7 +187,12 @@ func (f *Faulty) Commit(ctx context.Context, model *projection.Model, writes []p
 
 // CommitAll implements projection.RowStore.
 func (f *Faulty) CommitAll(ctx context.Context, writes []projection.ModelWrite) error {
-	return faultedErr(f, "CommitAll", func() error { return f.store.CommitAll(ctx, writes) })
+	err := faultedErr(f, "CommitAll", func() error { return f.store.CommitAll(ctx, writes) })
+	if errors.Is(err, errConflict) && len(writes) > 0 {
+		name, key := writes[0].Model.Projection, writes[0].Write.Key
+		return &projection.WriteError{Projection: name, Key: key, Err: &projection.LostRace{Projection: name, Key: key}}
+	}
+	return err
 }
 
 // Rows implements projection.RowStore.

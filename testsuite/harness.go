@@ -49,6 +49,7 @@ func Run(t *testing.T, h Harness) {
 		{"Positions", Positions},
 		{"Drain", Drain},
 		{"DrainFaults", DrainFaults},
+		{"RowFaults", RowFaults},
 	} {
 		t.Run(suite.name, func(t *testing.T) {
 			t.Parallel()
