@@ -49,22 +49,32 @@ func Failure(err error) error {
 	return temporal.NewApplicationErrorWithOptions(cut(err.Error(), maxMessage), string(class), options)
 }
 
-// ClassOf returns the class of an error that came back from an activity. What is not
-// an application error of a class — a time-out, a lost worker — is event.ClassRetry.
-// ClassOf(nil) is the empty class.
+// ClassOf returns the class of an error that came back from an activity or a workflow,
+// however it is wrapped. What is no application error of a class — a time-out, a lost worker —
+// is event.ClassRetry, or event.ClassPermanent if it must not be retried. ClassOf(nil) is the
+// empty class.
 func ClassOf(err error) event.Class {
-	var application *temporal.ApplicationError
-	if !errors.As(err, &application) {
+	final, failed := false, false
+	for cause := err; ; {
+		application, ok := errors.AsType[*temporal.ApplicationError](cause)
+		if !ok {
+			break
+		}
+		switch class := event.Class(application.Type()); class {
+		case event.ClassRetry, event.ClassStale, event.ClassPermanent, event.ClassFenced, event.ClassThrottled, event.ClassUnknownOutcome:
+			return class
+		}
+		final, failed = final || application.NonRetryable(), true
+		cause = application.Unwrap() // a workflow wraps what an activity says
+	}
+	switch {
+	case final:
+		return event.ClassPermanent
+	case failed:
+		return event.ClassRetry
+	default:
 		return event.Classify(err)
 	}
-	switch class := event.Class(application.Type()); class {
-	case event.ClassRetry, event.ClassStale, event.ClassPermanent, event.ClassFenced, event.ClassThrottled, event.ClassUnknownOutcome:
-		return class
-	}
-	if application.NonRetryable() {
-		return event.ClassPermanent
-	}
-	return event.ClassRetry
 }
 
 // UnknownProjection is returned when a worker is asked about a projection that it was

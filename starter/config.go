@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/rowfold/rowfold/workflows"
 )
@@ -21,9 +22,10 @@ const (
 
 // Config configures a [Starter].
 type Config struct {
-	// Client is connected to the namespace of the workflows. Required. Its data converter
-	// is honoured.
+	// Client is connected to the namespace of the workflows. Required.
 	Client client.Client
+	// DataConverter is the client's, in which memos are read. Defaults to the SDK's.
+	DataConverter converter.DataConverter
 	// Namespace is the client's. Defaults to "default".
 	Namespace string
 	// Deployment tells installations in one namespace apart: workflow ids begin with it.
@@ -106,6 +108,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Wakers == 0 {
 		c.Wakers = DefaultWakers
+	}
+	if c.DataConverter == nil {
+		c.DataConverter = converter.GetDefaultDataConverter()
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

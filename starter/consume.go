@@ -2,21 +2,14 @@ package starter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
-	"github.com/rowfold/rowfold/activities"
 	"github.com/rowfold/rowfold/outbox"
-	"github.com/rowfold/rowfold/projection"
 	"github.com/rowfold/rowfold/workflows"
 )
-
-var _ activities.CatchUps = (*Starter)(nil)
 
 // ConsumeStream starts a consumer of a feed, or joins the one that is running with the same
 // input. Errors: *[AlreadyRunning], the input's, and Temporal's.
@@ -49,42 +42,27 @@ func (s *Starter) ResumeConsumer(ctx context.Context, consumer, feed string) err
 
 func (s *Starter) control(ctx context.Context, consumer, feed, verb string) error {
 	id := s.ids.ConsumeStream(consumer, feed)
-	handle, err := s.config.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: verb, Args: []any{workflows.NoInput{}}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, nil)
-	}
-	if err != nil {
-		return fmt.Errorf("%s consumer %s: %w", verb, id, err)
-	}
-	return nil
+	return refusal(s.update(ctx, id, verb, workflows.NoInput{}, nil), "consumer "+id, verb)
 }
 
-// EnsureCatchUp starts the catch-up of a parked instance unless one is running.
-func (s *Starter) EnsureCatchUp(ctx context.Context, name string, instance projection.Instance) error {
-	input := s.config.CatchUp
-	input.Projection, input.Source, input.StreamID = name, instance.Source, instance.StreamID
-	input.Name = s.ids.InstanceName(name, instance)
-	what := start{
-		id: s.ids.CatchUpInstance(name, instance), workflow: workflows.TypeCatchUpInstance, input: input.WithDefaults(),
-		summary: fmt.Sprintf("catch up %s, %s#%s", name, instance.Source, input.Name),
-		state:   workflows.StateCatchingUp, projection: name, priority: priorityApply,
-	}
-	err := s.withoutAttributes(ctx, func() error {
-		options, err := s.options(what)
-		if err != nil {
-			return err
-		}
-		options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
-		_, err = s.config.Client.ExecuteWorkflow(ctx, options, what.workflow, what.input)
-		return err //nolint:wrapcheck // wrapped below
+// update sends an update to an open run and waits for its answer.
+func (s *Starter) update(ctx context.Context, id, verb string, input, answer any) error {
+	handle, err := s.config.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: id, UpdateName: verb, Args: []any{input}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	if err != nil && !errors.As(err, &started) {
-		return fmt.Errorf("start %s: %w", what.id, err)
+	if err != nil {
+		return err //nolint:wrapcheck // the callers wrap it
 	}
-	return nil
+	return handle.Get(ctx, answer) //nolint:wrapcheck // as above
+}
+
+// AcceptGap lets a consumer go on without what a shard has lost, on the record. Errors:
+// *[OrderRefused] when the shard has no gap, Temporal's.
+func (s *Starter) AcceptGap(ctx context.Context, consumer, feed string, gap workflows.AcceptGap) (workflows.Accepted, error) {
+	var accepted workflows.Accepted
+	id := s.ids.ConsumeStream(consumer, feed)
+	err := s.update(ctx, id, workflows.UpdateAcceptGap, gap, &accepted)
+	return accepted, refusal(err, "consumer "+id, workflows.UpdateAcceptGap)
 }
 
 // ApplyBatch applies events that are given by reference, in as many workflows as their

@@ -15,7 +15,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/rowfold/rowfold/outbox"
@@ -74,7 +73,8 @@ func (e *AlreadyRunning) Error() string {
 // start describes a workflow that is to be started.
 type start struct {
 	id, workflow string
-	input        any // with its defaults
+	about        string // the row or instance, for errors
+	input        any    // with its defaults
 	summary      string
 	state        string // of workflows.AttributeState; empty = the workflow has none
 	projection   string // of workflows.AttributeProjection
@@ -160,7 +160,7 @@ func (s *Starter) join(ctx context.Context, what start, runID string) (client.Wo
 		return nil, fmt.Errorf("describe %s, which is running: %w", what.id, err)
 	}
 	memo := described.GetWorkflowExecutionInfo().GetMemo().GetFields()
-	decode := converter.GetDefaultDataConverter()
+	decode := s.config.DataConverter
 	var digest string
 	if payload, found := memo[workflows.MemoDigest]; found {
 		_ = decode.FromPayload(payload, &digest) // of another client: it differs then
@@ -221,6 +221,7 @@ func (s *Starter) drainOf(row outbox.Row) start {
 	input.Projection, input.Row, input.RowName = row.Projection, row.Key, s.ids.RowName(row)
 	return start{
 		id: s.ids.DrainRow(row), workflow: workflows.TypeDrainRow, input: input.WithDefaults(),
+		about:   "row " + row.String(),
 		summary: fmt.Sprintf("deliver the effects of %s %s", row.Projection, input.RowName),
 		state:   workflows.StateDraining, projection: row.Projection, row: input.RowName, priority: priorityWake,
 	}

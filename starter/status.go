@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/rowfold/rowfold/outbox"
 	"github.com/rowfold/rowfold/workflows"
@@ -65,7 +64,7 @@ func (s *Starter) Row(ctx context.Context, row outbox.Row, patience time.Duratio
 	if err != nil {
 		return report, fmt.Errorf("describe %s: %w", id, err)
 	}
-	run := runOf(described.GetWorkflowExecutionInfo())
+	run := s.runOf(described.GetWorkflowExecutionInfo())
 	report.Run = &run
 	report.Open = described.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	for _, pending := range described.GetPendingActivities() {
@@ -109,7 +108,7 @@ func (s *Starter) Runs(ctx context.Context, projection string, limit int) ([]Run
 			return nil, fmt.Errorf("list workflows: %w", err)
 		}
 		for _, info := range answer.GetExecutions() {
-			run := runOf(info)
+			run := s.runOf(info)
 			if projection != "" && !ofProjection(run, projection) {
 				continue
 			}
@@ -131,13 +130,13 @@ func ofProjection(run Run, projection string) bool {
 
 func quoted(text string) string { return strings.ReplaceAll(text, "'", "''") }
 
-func runOf(info *workflowpb.WorkflowExecutionInfo) Run {
+func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) Run {
 	run := Run{
 		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(),
 		Type: info.GetType().GetName(), Status: info.GetStatus().String(), Started: info.GetStartTime().AsTime(),
 	}
 	if payload, found := info.GetMemo().GetFields()[workflows.MemoState]; found {
-		_ = converter.GetDefaultDataConverter().FromPayload(payload, &run.State) // encoded by a codec: it stays empty
+		_ = s.config.DataConverter.FromPayload(payload, &run.State) // of another converter: it stays empty
 	}
 	return run
 }

@@ -2,10 +2,12 @@ package starter
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"github.com/rowfold/rowfold/activities"
@@ -36,22 +38,30 @@ type wakes struct {
 	senders int
 	group   sync.WaitGroup
 	counts  activities.Wakes // since the last flush
-	idle    chan struct{}    // closed when nothing is under way; nil = nobody waits
 }
 
+// wakeState are a row's wakes, each by a channel that is closed when it is answered or given
+// up; nil = there is none.
 type wakeState struct {
-	sending bool // in flight
-	again   bool // asked for while in flight
+	current chan struct{} // in flight
+	next    chan struct{} // to be sent
 }
 
 func newWakes(s *Starter) *wakes {
 	return &wakes{
 		starter: s, rows: map[outbox.Row]*wakeState{},
 		breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-			Name: "wakes", Timeout: openFor,
+			Name: "wakes", Timeout: openFor, IsSuccessful: reached,
 			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
 		}),
 	}
+}
+
+// reached reports whether Temporal has answered, whatever it said: one row's bad wake does not
+// hold up those of the others.
+func reached(err error) bool {
+	_, refused := errors.AsType[*serviceerror.InvalidArgument](err)
+	return err == nil || refused
 }
 
 // Wake asks for the drains of the rows to be woken, and returns at once.
@@ -60,42 +70,60 @@ func (s *Starter) Wake(ctx context.Context, rows []outbox.Row) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, row := range rows {
-		switch state := w.rows[row]; {
+		state := w.rows[row]
+		switch {
 		case state == nil:
-			w.rows[row] = &wakeState{}
-			w.waiting = append(w.waiting, row)
-		case state.sending:
-			state.again = true
+			w.rows[row] = &wakeState{next: make(chan struct{})}
+			w.enqueue(ctx, row)
+		case state.next == nil:
+			state.next = make(chan struct{})
 		}
 	}
-	for w.senders < min(s.config.Wakers, len(w.waiting)) {
+}
+
+// enqueue lets a row's next wake be sent. It is called with the lock.
+func (w *wakes) enqueue(ctx context.Context, row outbox.Row) {
+	w.waiting = append(w.waiting, row)
+	if w.senders < w.starter.config.Wakers {
 		w.senders++
 		// A wake outlives the call that asks for it: the commit has happened.
 		w.group.Go(func() { w.send(context.WithoutCancel(ctx)) })
 	}
 }
 
-// Flush waits until every wake is answered or given up, or until ctx ends. It counts the
-// wakes since the Flush before; with several callers their sum is right.
+// Flush waits until every wake that was asked for before is answered or given up, or until
+// ctx ends. It counts the wakes since the Flush before; with several callers their sum is right.
 func (s *Starter) Flush(ctx context.Context) activities.Wakes {
 	w := s.wakes
-	w.mu.Lock()
-	if len(w.rows) > 0 {
-		if w.idle == nil {
-			w.idle = make(chan struct{})
-		}
-		idle := w.idle
-		w.mu.Unlock()
+	for _, answer := range w.underWay() {
 		select {
-		case <-idle:
+		case <-answer:
+			continue
 		case <-ctx.Done():
 		}
-		w.mu.Lock()
+		break
 	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	counts := w.counts
 	w.counts = activities.Wakes{}
 	return counts
+}
+
+// underWay returns the last wake of every row. Those that are asked for later do not keep
+// a Flush waiting.
+func (w *wakes) underWay() []chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	answers := make([]chan struct{}, 0, len(w.rows))
+	for _, state := range w.rows {
+		if state.next != nil {
+			answers = append(answers, state.next)
+		} else {
+			answers = append(answers, state.current)
+		}
+	}
+	return answers
 }
 
 func (w *wakes) close() { w.group.Wait() }
@@ -112,7 +140,7 @@ func (w *wakes) send(ctx context.Context) {
 		row := w.waiting[0]
 		w.waiting = w.waiting[1:]
 		state := w.rows[row]
-		state.sending, state.again = true, false
+		state.current, state.next = state.next, nil
 		w.mu.Unlock()
 
 		_, err := w.breaker.Execute(func() (struct{}, error) { return struct{}{}, w.starter.wakeNow(ctx, row) })
@@ -121,29 +149,28 @@ func (w *wakes) send(ctx context.Context) {
 		}
 
 		w.mu.Lock()
-		w.answered(row, state, err)
+		w.answered(ctx, row, state, err)
 		w.mu.Unlock()
 	}
 }
 
 // answered takes in the answer to a wake. It is called with the lock.
-func (w *wakes) answered(row outbox.Row, state *wakeState, err error) {
-	state.sending = false
-	switch {
-	case err != nil:
-		w.counts.Dropped++
-	default:
+func (w *wakes) answered(ctx context.Context, row outbox.Row, state *wakeState, err error) {
+	close(state.current)
+	state.current = nil
+	if err == nil {
 		w.counts.Sent++
-		if state.again {
-			w.waiting = append(w.waiting, row)
+		if state.next != nil {
+			w.enqueue(ctx, row)
 			return
+		}
+	} else {
+		w.counts.Dropped++ // with the one that was to follow it: both are the sweep's now
+		if state.next != nil {
+			close(state.next)
 		}
 	}
 	delete(w.rows, row)
-	if len(w.rows) == 0 && w.idle != nil {
-		close(w.idle)
-		w.idle = nil
-	}
 }
 
 // wakeNow sends one wake: a signal, which starts the row's drain where none is open.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
@@ -17,6 +18,7 @@ import (
 type Worker struct {
 	config  Config
 	workers []worker.Worker
+	failed  chan error // a part of it cannot go on
 }
 
 // New builds a worker and starts nothing. The error is that of [Config.Validate].
@@ -29,8 +31,10 @@ func New(config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	w := &Worker{config: config, failed: make(chan error, 1)}
 	options := config.Options
 	options.WorkerStopTimeout = config.Grace
+	options.OnFatalError = w.fatal
 	client, queue := config.Starter.Client(), config.Starter.TaskQueue()
 	main := worker.New(client, queue, options)
 	Register(main, workflows.Options{
@@ -38,7 +42,7 @@ func New(config Config) (*Worker, error) {
 		Versioned:         options.DeploymentOptions.UseVersioning,
 	})
 	set.register(main)
-	w := &Worker{config: config, workers: []worker.Worker{main}}
+	w.workers = []worker.Worker{main}
 	if config.DeliveryTaskQueue != "" && config.DeliveryTaskQueue != queue {
 		options.DisableWorkflowWorker = true
 		deliveries := worker.New(client, config.DeliveryTaskQueue, options)
@@ -71,19 +75,37 @@ func (w *Worker) Start() error {
 // Stop lets running batches finish within Config.Grace and returns when nothing runs any
 // more.
 func (w *Worker) Stop() {
+	var stopped sync.WaitGroup
 	for _, part := range w.workers {
-		part.Stop()
+		stopped.Go(part.Stop)
 	}
+	stopped.Wait()
 }
 
-// Run serves until ctx ends. The error is that of [Worker.Start].
+// Run serves until ctx ends, or until Temporal refuses the worker for good. The error is that
+// of [Worker.Start], or of the refusal.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.Start(); err != nil {
 		return err
 	}
-	<-ctx.Done()
-	w.Stop()
-	return nil
+	defer w.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-w.failed:
+		return fmt.Errorf("the worker of task queue %s cannot go on: %w", w.config.Starter.TaskQueue(), err)
+	}
+}
+
+// fatal is called when Temporal refuses a part of the worker for good.
+func (w *Worker) fatal(err error) {
+	select {
+	case w.failed <- err:
+	default: // the first one tells enough
+	}
+	if tell := w.config.Options.OnFatalError; tell != nil {
+		tell(err)
+	}
 }
 
 // activitySet are the activities of one worker.

@@ -35,15 +35,20 @@ func drainRow(ctx workflow.Context, raw json.RawMessage, options Options) (Drain
 		wake: workflow.GetSignalChannel(ctx, SignalWake), nudge: workflow.NewBufferedChannel(ctx, 1),
 	}
 	if in.Carried != nil {
-		d.state = *in.Carried
+		d.state = *in.Carried // a queue that waits goes on waiting, since when it did
 		d.state.Runs++
+	} else {
+		d.state.enter(StateDraining, workflow.Now(ctx))
 	}
-	d.state.enter(StateDraining, workflow.Now(ctx))
 	if err := d.handle(ctx); err != nil {
 		return DrainResult{}, err
 	}
 	d.show(ctx)
-	return d.run(ctx)
+	result, err := d.run(ctx)
+	if err != nil && !workflow.IsContinueAsNewError(err) {
+		return result, d.finish(ctx, err)
+	}
+	return result, err
 }
 
 // run drains until an activity that was scheduled after the last wake has found the
@@ -55,12 +60,13 @@ func (d *drain) run(ctx workflow.Context) (DrainResult, error) {
 			return DrainResult{}, err
 		}
 		d.drainWakes()
+		d.nudge.ReceiveAsync(nil)
 		if full(ctx, d.counted, d.in.ContinueAfter) {
 			return DrainResult{}, d.continueAsNew(ctx)
 		}
 		result, err := d.round(ctx)
 		if err != nil {
-			return DrainResult{}, d.finish(ctx, err)
+			return DrainResult{}, err
 		}
 		switch {
 		case result.Empty:
@@ -71,7 +77,8 @@ func (d *drain) run(ctx workflow.Context) (DrainResult, error) {
 		case result.Failed != nil && result.Failed.Parked:
 			err = d.wait(ctx, 0, "")
 		case result.Failed != nil:
-			err = d.wait(ctx, result.Failed.NextDelay, "next attempt of "+result.Failed.ID)
+			// It may have become due while that was recorded.
+			err = d.wait(ctx, max(result.Failed.NextDelay, time.Millisecond), "next attempt of "+result.Failed.ID)
 		case result.Blocked != nil:
 			err = d.wait(ctx, d.state.blockedFor(d.in.BlockedMin.Std(), d.in.BlockedMax.Std()), "look again whether the owner has ended")
 		}

@@ -111,9 +111,7 @@ func (s *DrainState) details(projection, row string) string {
 		{"delivered", strconv.FormatInt(s.Delivered, 10)},
 	}
 	next := ""
-	command := func(verb string) string {
-		return fmt.Sprintf("`rowfold %s %s %s`", verb, quote(projection), quote(row))
-	}
+	command := func(verb string) string { return "`" + Command(verb, projection, row) + "`" }
 	if head := s.Head; head != nil {
 		rows = append(rows,
 			[2]string{"head", head.ID}, [2]string{"type", head.Type},

@@ -66,6 +66,11 @@ func table(rows ...[2]string) string {
 	return b.String()
 }
 
+// Command returns what an operator types to give an order on a row.
+func Command(verb, projection, row string) string {
+	return "rowfold " + verb + " " + quote(projection) + " " + quote(row)
+}
+
 // quote makes a word safe to be typed in a shell.
 func quote(word string) string {
 	safe := func(r rune) bool {
