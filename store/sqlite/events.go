@@ -21,7 +21,9 @@ func bucketOf(id event.ID) int {
 	return int(hash.Sum64() % buckets)
 }
 
-// Append implements event.Appender.
+// Append implements event.Appender. It has no limits of its own: *event.AppendTooLarge is never
+// returned. Events without a time get Config.Now, one time for the whole append. A command id
+// is kept for good, and an append that failed does not use it up.
 func (s *Store) Append(ctx context.Context, request event.Append) (event.Appended, error) {
 	if err := request.Validate(); err != nil {
 		return event.Appended{}, err
@@ -55,10 +57,10 @@ func (s *Store) append(ctx context.Context, t *tx, request event.Append) (event.
 			Stream: request.Stream, StreamID: request.StreamID, Expected: request.Expected, Actual: head,
 		}
 	}
-	bucket := bucketOf(request.StreamID)
+	bucket, now := bucketOf(request.StreamID), s.config.Now()
 	for i, fresh := range request.Events {
 		if fresh.Time.IsZero() {
-			fresh.Time = s.config.Now()
+			fresh.Time = now
 		}
 		var metadata *string
 		if len(fresh.Metadata) > 0 {

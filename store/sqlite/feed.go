@@ -3,9 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
+	"strings"
 
 	"github.com/rowfold/rowfold/event"
 )
@@ -13,11 +15,11 @@ import (
 // maxPartitions is how many partitions a feed can have: each needs a bucket.
 const maxPartitions = buckets
 
-// behindLimit is up to where a page counts what is left: the count says how far a follower
-// is behind, not how long a stream is.
-const behindLimit = 100_000
+// behindEvents is how many events of the stream, of all partitions, a page looks at to count
+// those that are left. It takes about 2 ms, as long as a page itself.
+const behindEvents = 10_000
 
-// InvalidFeed is returned for a feed, a shard or a position that cannot be.
+// InvalidFeed is returned for a feed, a shard, a position or a limit that cannot be.
 type InvalidFeed struct {
 	Field  string // partitions, stream, shard, position or limit
 	Value  string
@@ -34,15 +36,22 @@ func (e *InvalidFeed) Class() event.Class { return event.ClassPermanent }
 
 // Feed returns the feed of a stream, in a number of partitions, 1 to 1024. An instance is in
 // one partition, by the hash of its id. A shard's name says which part it is of how many
-// ("0of4"), so a position is never taken up with another number of partitions; positions
-// are 20 digits. SQLite commits one transaction after the other, so positions rise in
-// the order of commits and a follower misses nothing. The error is an *[InvalidFeed].
+// ("0of4"), so a position is never taken up with another number of partitions: after a change of
+// the number every follower begins anew. Positions are 20 digits. SQLite commits one transaction
+// after the other, so positions rise in the order of commits and a follower misses nothing.
+//
+// A page may end before its limit where events are large. Its Behind counts among the next
+// 10,000 events of the stream; there may be more.
+//
+// Errors, of Feed and of its feed: *[InvalidFeed]. A position that the stream never reached is one,
+// as a follower has it after the database was restored from an older copy. The events of a
+// position that was trimmed are gone: *event.Trimmed.
 func (s *Store) Feed(stream string, partitions int) (event.Feed, error) {
 	if partitions < 1 || partitions > maxPartitions {
 		return nil, &InvalidFeed{Field: "partitions", Value: strconv.Itoa(partitions), Reason: fmt.Sprintf("use 1 to %d", maxPartitions)}
 	}
-	if stream == "" {
-		return nil, &InvalidFeed{Field: "stream", Reason: "it is empty"}
+	if stream == "" || strings.Contains(stream, "#") {
+		return nil, &InvalidFeed{Field: "stream", Value: stream, Reason: "a stream has a name, without '#'"}
 	}
 	feed := &feed{store: s, stream: stream, partitions: map[string]partition{}}
 	for i := range partitions {
@@ -64,7 +73,7 @@ type feed struct {
 }
 
 // Shards implements event.Feed.
-func (f *feed) Shards(context.Context) ([]event.Shard, error) { return f.shards, nil }
+func (f *feed) Shards(context.Context) ([]event.Shard, error) { return slices.Clone(f.shards), nil }
 
 // Read implements event.Feed.
 func (f *feed) Read(ctx context.Context, shard string, after event.Position, limit int) (event.Page, error) {
@@ -81,12 +90,14 @@ func (f *feed) Read(ctx context.Context, shard string, after event.Position, lim
 	if err != nil {
 		return event.Page{}, err
 	}
-	page := event.Page{Next: after}
+	var page event.Page
 	err = f.store.read(ctx, "read the feed of stream "+f.stream, func(t *tx) error {
-		if err := f.checkTrim(ctx, t, shard, from); err != nil {
+		newest, err := f.check(ctx, t, shard, from)
+		if err != nil {
 			return err
 		}
-		return f.fill(ctx, t, part, from, limit, &page)
+		page, err = f.page(ctx, t, part, from, newest, limit)
+		return err
 	})
 	if err != nil {
 		return event.Page{}, err
@@ -94,69 +105,55 @@ func (f *feed) Read(ctx context.Context, shard string, after event.Position, lim
 	return page, nil
 }
 
-// fill reads a page. All of it is one snapshot, so that what is not there is not there.
-func (f *feed) fill(ctx context.Context, t *tx, part partition, from int64, limit int, page *event.Page) error {
+// page reads a page. All of it is one snapshot, so that what is not there is not there.
+func (f *feed) page(ctx context.Context, t *tx, part partition, from, newest int64, limit int) (page event.Page, err error) {
 	last := from
-	err := t.query(ctx, `SELECT position, `+envelopeColumns+` FROM rowfold_events
+	more, err := t.page(ctx, `SELECT position, `+envelopeColumns+` FROM rowfold_events
 		WHERE stream = ? AND position > ? AND bucket >= ? AND bucket < ? ORDER BY position LIMIT ?`,
-		[]any{f.stream, from, part.from, part.below, limit}, func(rows *sql.Rows) error {
+		[]any{f.stream, from, part.from, part.below}, limit, func(rows *sql.Rows) (int, error) {
 			envelope, err := scanEnvelope(rows, &last)
-			page.Records = append(page.Records, event.Record{Position: formatPosition(last), Envelope: envelope})
-			return err
+			record := event.Record{Position: formatPosition(last), Envelope: envelope}
+			// An event that cannot be read is its instance's matter, the shard goes on.
+			if unreadable, is := errors.AsType[*event.RecordError](err); is {
+				record.Err, err = unreadable, nil
+			}
+			page.Records = append(page.Records, record)
+			return len(envelope.Payload), err
 		})
-	if err != nil {
-		return err
-	}
-	if len(page.Records) < limit {
+	switch {
+	case err != nil:
+		return page, err
+	case more:
+		_, err = t.one(ctx, `SELECT COUNT(*) FROM
+			(SELECT bucket FROM rowfold_events WHERE stream = ? AND position > ? ORDER BY position LIMIT ?)
+			WHERE bucket >= ? AND bucket < ?`, []any{f.stream, last, behindEvents, part.from, part.below}, &page.Behind)
+	default:
 		// What other partitions have is passed, so that it is not looked through again.
-		if _, err := t.one(ctx, `SELECT MAX(?, COALESCE(MAX(position), 0)) FROM rowfold_events WHERE stream = ?`,
-			[]any{last, f.stream}, &last); err != nil {
-			return err
-		}
-	} else if _, err := t.one(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM rowfold_events
-		WHERE stream = ? AND position > ? AND bucket >= ? AND bucket < ? LIMIT ?)`,
-		[]any{f.stream, last, part.from, part.below, behindLimit}, &page.Behind); err != nil {
-		return err
+		last = newest
 	}
-	if last > from {
-		page.Next = formatPosition(last)
-	}
-	return nil
+	page.Next = formatPosition(last)
+	return page, err
 }
 
-// checkTrim refuses to go on where records may be missing.
-func (f *feed) checkTrim(ctx context.Context, t *tx, shard string, from int64) error {
+// check refuses to go on where records may be missing. It returns the newest position of the
+// stream.
+func (f *feed) check(ctx context.Context, t *tx, shard string, from int64) (newest int64, err error) {
 	var trimmed int64
-	if _, err := t.one(ctx, `SELECT position FROM rowfold_trims WHERE stream = ?`, []any{f.stream}, &trimmed); err != nil {
-		return err
-	}
-	if from < trimmed {
-		return &event.Trimmed{Shard: shard, After: formatPosition(from), Oldest: formatPosition(trimmed)}
-	}
-	return nil
-}
-
-// TrimEvents removes a stream's events that were recorded before a time, oldest first, up to
-// the first one that is younger, and returns how many. Versions go on where they were.
-// Followers that had not read them meet *event.Trimmed, gap reads projection.HistoryTrimmed.
-func (s *Store) TrimEvents(ctx context.Context, stream string, before time.Time) (removed int64, err error) {
-	err = s.write(ctx, "trim stream "+stream, func(t *tx) error {
-		var upTo int64
-		if _, err := t.one(ctx, `SELECT COALESCE(
-			(SELECT MIN(position) - 1 FROM rowfold_events WHERE stream = ?1 AND time >= ?2),
-			(SELECT MAX(position) FROM rowfold_events WHERE stream = ?1), 0)`,
-			[]any{stream, before.UnixMilli()}, &upTo); err != nil {
-			return err
+	_, err = t.one(ctx, `SELECT COALESCE((SELECT position FROM rowfold_trims WHERE stream = ?1), 0),
+		COALESCE((SELECT MAX(position) FROM rowfold_events WHERE stream = ?1), 0)`, []any{f.stream}, &trimmed, &newest)
+	newest = max(newest, trimmed)
+	switch {
+	case err != nil:
+		return 0, err
+	case from < trimmed:
+		return 0, &event.Trimmed{Shard: shard, After: formatPosition(from), Oldest: formatPosition(trimmed)}
+	case from > newest:
+		return 0, &InvalidFeed{
+			Field: "position", Value: string(formatPosition(from)),
+			Reason: fmt.Sprintf("the stream ends at %q: was the database restored from an older copy?", formatPosition(newest)),
 		}
-		removed, err = t.exec(ctx, `DELETE FROM rowfold_events WHERE stream = ? AND position <= ?`, stream, upTo)
-		if err != nil || removed == 0 {
-			return err
-		}
-		_, err := t.exec(ctx, `INSERT INTO rowfold_trims (stream, position) VALUES (?, ?)
-			ON CONFLICT DO UPDATE SET position = MAX(position, excluded.position)`, stream, upTo)
-		return err
-	})
-	return removed, err
+	}
+	return newest, nil
 }
 
 func formatPosition(position int64) event.Position {
