@@ -27,7 +27,7 @@ func (d *drain) attempt(ctx context.Context) (tried, error) {
 		item := d.held[0]
 		err := d.try(ctx, item)
 		if err == nil || ctx.Err() != nil {
-			return tried{failed: failed, err: err}, nil
+			return tried{failed: failed, err: err}, nil //nolint:nilerr // it is in tried
 		}
 		failed++
 		if d.OnFailure != nil {
