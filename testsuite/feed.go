@@ -1,11 +1,12 @@
 package testsuite
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,11 +32,13 @@ func Feed(t *testing.T, h Harness) {
 		{"AFeedShowsItsStreamOnly", feedOfOneStream},
 		{"ConcurrentAppendsAreNotLost", feedUnderAppends},
 		{"AnUnknownShardIsAnError", feedUnknownShard},
+		{"ACancelledContextIsAnError", feedCancelled},
 	})
 }
 
 func openFeed(t testing.TB, b Backend, partitions int) (event.Feed, []string) {
 	t.Helper()
+	require.NotNil(t, b.Feed, "Features.Feed is claimed: set Backend.Feed")
 	feed, err := b.Feed("Order", partitions)
 	require.NoError(t, err)
 	shards, err := feed.Shards(t.Context())
@@ -85,6 +88,7 @@ func keyOf(envelope event.Envelope) eventKey {
 	return eventKey{envelope.StreamID, envelope.Version}
 }
 
+// T-15
 func emptyFeed(t *testing.T, b Backend) {
 	feed, shards := openFeed(t, b, 2)
 	for _, shard := range shards {
@@ -93,6 +97,7 @@ func emptyFeed(t *testing.T, b Backend) {
 	}
 }
 
+// R-7, T-15
 func feedOnceInOrder(t *testing.T, b Backend) {
 	const instances, rounds = 7, 6
 	for round := range rounds {
@@ -116,6 +121,7 @@ func feedOnceInOrder(t *testing.T, b Backend) {
 	}
 }
 
+// T-15: partitions by a hash of the stream id.
 func feedPartitions(t *testing.T, b Backend) {
 	const instances = 60
 	for i := range instances {
@@ -148,6 +154,7 @@ func feedPartitions(t *testing.T, b Backend) {
 	}
 }
 
+// T-15: a consumer that starts at a position record misses nothing and repeats nothing.
 func feedResumes(t *testing.T, b Backend) {
 	for i := range 10 {
 		appendN(t, b.Events, "Order", event.ID(fmt.Sprintf("o-%d", i%3)), int64(i/3*2), 2)
@@ -168,6 +175,7 @@ func feedResumes(t *testing.T, b Backend) {
 	require.Equal(t, event.ID("late"), rest[0].Envelope.StreamID)
 }
 
+// T-15
 func feedOfOneStream(t *testing.T, b Backend) {
 	appendN(t, b.Events, "Order", "o-1", 0, 1)
 	appendN(t, b.Events, "Cart", "o-1", 0, 5)
@@ -210,7 +218,8 @@ func feedUnderAppends(t *testing.T, b Backend) {
 				select {
 				case <-done:
 					over = len(page.Records) == 0 // what committed before done is shown to the reads after it
-				case <-time.After(time.Millisecond):
+				default:
+					runtime.Gosched() // follow closely, and let the appenders append
 				}
 			}
 		})
@@ -237,8 +246,19 @@ func feedUnderAppends(t *testing.T, b Backend) {
 	require.Equal(t, appenders*each, total)
 }
 
+// T-15: a shard that is not there is never an empty one.
 func feedUnknownShard(t *testing.T, b Backend) {
 	feed, _ := openFeed(t, b, 2)
 	_, err := feed.Read(t.Context(), "no such shard", "", 10)
 	require.Error(t, err)
+}
+
+// T-15: a consumer that is stopped is told so, and not that there is nothing.
+func feedCancelled(t *testing.T, b Backend) {
+	appendN(t, b.Events, "Order", "o-1", 0, 1)
+	feed, shards := openFeed(t, b, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := feed.Read(ctx, shards[0], "", 10)
+	require.ErrorIs(t, err, context.Canceled)
 }

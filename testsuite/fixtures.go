@@ -36,6 +36,13 @@ func boardModel() *projection.Model {
 	}
 }
 
+// mirrorModel has rows and outboxes under the keys of boardModel, in another projection.
+func mirrorModel() *projection.Model {
+	model := boardModel()
+	model.Projection, model.Table = "Mirror", "mirror"
+	return model
+}
+
 // ledgerModel has one source and no revision: its scalar checkpoint is the guard.
 func ledgerModel() *projection.Model {
 	return &projection.Model{

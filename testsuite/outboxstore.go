@@ -1,7 +1,6 @@
 package testsuite
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -44,17 +43,6 @@ func Outbox(t *testing.T, h Harness) {
 	})
 }
 
-func owner(nonce string) outbox.Owner {
-	return outbox.Owner{Kind: outbox.OwnerProcess, Nonce: nonce, Until: noon.Add(time.Hour)}
-}
-
-func claim(t testing.TB, b Backend, key string, items []outbox.Item, nonce string) int {
-	t.Helper()
-	claimed, err := b.Store.Claim(t.Context(), boardRow(key), refs(items), owner(nonce))
-	require.NoError(t, err)
-	return claimed
-}
-
 //
 func effectRoundTrip(t *testing.T, b Backend) {
 	model := prepare(t, b, boardModel())
@@ -93,6 +81,7 @@ func headInOrder(t *testing.T, b Backend) {
 	require.True(t, view.More)
 }
 
+// R-38 (iii): revision 0, as nothing was written.
 func headOfAbsent(t *testing.T, b Backend) {
 	model := prepare(t, b, boardModel())
 	view := head(t, b, "nobody", 5)
@@ -147,6 +136,7 @@ func headIsWhole(t *testing.T, b Backend, features Features) {
 	}
 }
 
+// a write of as many effects as the store claims to take is taken.
 func effectLimit(t *testing.T, b Backend, features Features) {
 	t.Helper()
 	n := features.MaxEffects
@@ -159,104 +149,6 @@ func effectLimit(t *testing.T, b Backend, features Features) {
 	view := head(t, b, "ZRH", n+1)
 	require.Len(t, view.Items, n)
 	require.Equal(t, outbox.SequenceOf(1, n-1), view.Items[n-1].Sequence)
-}
-
-// R-38, T-10
-func claimAsRead(t *testing.T, b Backend) {
-	model := prepare(t, b, boardModel())
-	enqueue(t, b, model, "ZRH", 1, 2)
-	unclaimed := head(t, b, "ZRH", 2).Items
-	require.Equal(t, 2, claim(t, b, "ZRH", unclaimed, "first"))
-	first := head(t, b, "ZRH", 2).Items
-	for _, item := range first {
-		require.Equal(t, outbox.Claim{Owner: owner("first"), Epoch: 1}, item.Claim)
-	}
-	require.Zero(t, claim(t, b, "ZRH", unclaimed, "second"), "it is not as read")
-	require.Equal(t, 2, claim(t, b, "ZRH", first, "second"), "a takeover")
-	require.Zero(t, claim(t, b, "ZRH", first, "first"), "the old owner is fenced")
-	second := head(t, b, "ZRH", 2).Items
-	require.Equal(t, outbox.Claim{Owner: owner("second"), Epoch: 2}, second[0].Claim)
-	require.Equal(t, 2, claim(t, b, "ZRH", second, "second"), "a renewal")
-	require.Zero(t, claim(t, b, "ZRH", second, "second"), "each claim raises the epoch")
-	require.Equal(t, int64(3), head(t, b, "ZRH", 1).Items[0].Claim.Epoch)
-}
-
-func claimStops(t *testing.T, b Backend) {
-	model := prepare(t, b, boardModel())
-	enqueue(t, b, model, "ZRH", 1, 2, 3, 4)
-	items := head(t, b, "ZRH", 4).Items
-	require.Equal(t, 1, claim(t, b, "ZRH", items[2:3], "other"))
-	require.Equal(t, 2, claim(t, b, "ZRH", items, "mine"))
-	after := head(t, b, "ZRH", 4).Items
-	for i, nonce := range []string{"mine", "mine", "other", ""} {
-		require.Equal(t, nonce, after[i].Claim.Nonce, "item %d", i)
-	}
-	_, err := b.Store.Delete(t.Context(), boardRow("ZRH"), after[0].Ref())
-	require.NoError(t, err)
-	require.Zero(t, claim(t, b, "ZRH", after, "late"), "the first one is gone")
-	require.Equal(t, "mine", head(t, b, "ZRH", 1).Items[0].Claim.Nonce)
-	require.Zero(t, claim(t, b, "ZRH", nil, "nobody"))
-	wrong := after[1:2]
-	wrong[0].ID = "another effect"
-	require.Zero(t, claim(t, b, "ZRH", wrong, "late"), "a claim names the effect")
-}
-
-func claimRace(t *testing.T, b Backend) {
-	model := prepare(t, b, boardModel())
-	enqueue(t, b, model, "ZRH", 1, 2, 3)
-	items := head(t, b, "ZRH", 3).Items
-	claimed := make([]int, 8)
-	together(t, len(claimed), func(i int) (err error) {
-		claimed[i], err = b.Store.Claim(t.Context(), boardRow("ZRH"), refs(items), owner(fmt.Sprint(i)))
-		return err
-	})
-	winners := map[string]int{}
-	for _, item := range head(t, b, "ZRH", 3).Items {
-		require.Equal(t, int64(1), item.Claim.Epoch)
-		winners[item.Claim.Nonce]++
-	}
-	total := 0
-	for i, n := range claimed {
-		require.Equal(t, winners[fmt.Sprint(i)], n, "what claimer %d was told", i)
-		total += n
-	}
-	require.Equal(t, 3, total)
-}
-
-func ownersRoundTrip(t *testing.T, b Backend) {
-	model := prepare(t, b, boardModel())
-	enqueue(t, b, model, "ZRH", 1)
-	for _, owner := range []outbox.Owner{
-		{Kind: outbox.OwnerProcess, Nonce: "n-1", Until: noon.Add(time.Microsecond)},
-		{
-			Kind: outbox.OwnerTemporal, Nonce: "n-2", Namespace: "default", WorkflowID: "dev/drain/Board/ZRH",
-			RunID: "0191-ab", ActivityID: "7", StartedAt: noon.Add(123456 * time.Microsecond),
-		},
-	} {
-		claimed, err := b.Store.Claim(t.Context(), boardRow("ZRH"), refs(head(t, b, "ZRH", 1).Items), owner)
-		require.NoError(t, err)
-		require.Equal(t, 1, claimed)
-		require.Equal(t, owner, head(t, b, "ZRH", 1).Items[0].Claim.Owner)
-	}
-}
-
-func releaseOwn(t *testing.T, b Backend) {
-	model := prepare(t, b, boardModel())
-	enqueue(t, b, model, "ZRH", 1, 2, 3)
-	items := head(t, b, "ZRH", 3).Items
-	require.Equal(t, 2, claim(t, b, "ZRH", items[:2], "mine"))
-	require.Equal(t, 1, claim(t, b, "ZRH", items[2:], "other"))
-	claimedItems := head(t, b, "ZRH", 3).Items
-	require.NoError(t, b.Store.Release(t.Context(), boardRow("ZRH"), refs(claimedItems), "mine"))
-	after := head(t, b, "ZRH", 3).Items
-	require.True(t, after[0].Claim.IsZero())
-	require.True(t, after[1].Claim.IsZero())
-	require.Equal(t, "other", after[2].Claim.Nonce)
-	require.Equal(t, int64(1), after[0].Claim.Epoch, "epochs stay")
-	require.Equal(t, outbox.Owner{}, after[0].Claim.Owner, "nothing of the owner is left")
-	require.Zero(t, claim(t, b, "ZRH", items[:1], "late"), "so a claim as read before cannot come late")
-	require.NoError(t, b.Store.Release(t.Context(), boardRow("ZRH"), refs(claimedItems), "mine"), "it may be repeated")
-	require.NoError(t, b.Store.Release(t.Context(), boardRow("ZRH"), nil, "mine"))
 }
 
 //
@@ -291,39 +183,6 @@ func deleteTellsClaim(t *testing.T, b Backend) {
 	deleted, err := b.Store.Delete(t.Context(), boardRow("ZRH"), mine[0].Ref())
 	require.NoError(t, err)
 	require.Equal(t, outbox.Deleted{Found: true, Claim: outbox.Claim{Owner: owner("other"), Epoch: 2}}, deleted)
-}
-
-func deferIfOwned(t *testing.T, b Backend) {
-	model := prepare(t, b, boardModel())
-	enqueue(t, b, model, "ZRH", 1)
-	deferral := outbox.Deferral{
-		Attempts: 3, Until: noon.Add(90 * time.Second), Class: event.ClassThrottled, Error: "too many requests: ü \"x\"",
-	}
-	set := func(item outbox.Item, deferral outbox.Deferral) bool {
-		t.Helper()
-		kept, err := b.Store.Defer(t.Context(), boardRow("ZRH"), item.Ref(), deferral)
-		require.NoError(t, err)
-		return kept
-	}
-	unclaimed := head(t, b, "ZRH", 1).Items
-	require.Equal(t, 1, claim(t, b, "ZRH", unclaimed, "mine"))
-	require.False(t, set(unclaimed[0], deferral), "it is claimed since")
-	mine := head(t, b, "ZRH", 1).Items[0]
-	require.True(t, mine.Deferral.IsZero())
-	require.True(t, set(mine, deferral))
-	require.Equal(t, deferral, head(t, b, "ZRH", 1).Items[0].Deferral)
-	require.Equal(t, mine.Claim, head(t, b, "ZRH", 1).Items[0].Claim, "the claim stays")
-	require.NoError(t, b.Store.Release(t.Context(), boardRow("ZRH"), []outbox.Ref{mine.Ref()}, "mine"))
-	released := head(t, b, "ZRH", 1).Items[0]
-	require.Equal(t, deferral, released.Deferral, "the deferral outlives the claim")
-	require.False(t, set(mine, outbox.Deferral{}))
-	require.True(t, set(released, outbox.Deferral{Attempts: 4, Parked: true, Class: event.ClassPermanent, Error: "no"}))
-	require.True(t, head(t, b, "ZRH", 1).Items[0].Deferral.Parked)
-	require.True(t, set(released, outbox.Deferral{}))
-	require.True(t, head(t, b, "ZRH", 1).Items[0].Deferral.IsZero())
-	wrong := released
-	wrong.ID = "another effect"
-	require.False(t, set(wrong, deferral))
 }
 
 // R-38 (ii)
@@ -417,17 +276,21 @@ func hasPending(t *testing.T, b Backend) {
 	require.Empty(t, pending)
 }
 
+// rows are independent, of one projection and of several.
 func independentOutboxes(t *testing.T, b Backend) {
-	model := prepare(t, b, boardModel())
-	ctx := context.WithoutCancel(t.Context())
+	model := prepare(t, b, boardModel(), mirrorModel())
 	keys := []string{"A", "A#", "A%23", "a", "AB", "ä"}
 	for _, key := range keys {
 		enqueue(t, b, model, key, 1, 2)
 	}
+	mirrored := outbox.Row{Projection: "Mirror", Key: "A"}
+	mirror := boardWrite(load(t, b, mirrorModel(), "A"), 1)
+	mirror.Effects = []outbox.Item{noticeItem(mirrored, 1, 0, 1)}
+	commit(t, b, mirrorModel(), mirror)
 	items := head(t, b, "A", 2).Items
 	require.Equal(t, 2, claim(t, b, "A", items, "mine"))
 	for _, ref := range refs(items) {
-		_, err := b.Store.Delete(ctx, boardRow("A"), ref)
+		_, err := b.Store.Delete(t.Context(), boardRow("A"), ref)
 		require.NoError(t, err)
 	}
 	require.Empty(t, head(t, b, "A", 2).Items)
@@ -436,4 +299,9 @@ func independentOutboxes(t *testing.T, b Backend) {
 		require.Len(t, left, 2, key)
 		require.True(t, left[0].Claim.IsZero(), key)
 	}
+	view, err := b.Store.Head(t.Context(), mirrored, 3)
+	require.NoError(t, err)
+	require.Len(t, view.Items, 1)
+	require.True(t, view.Items[0].Claim.IsZero())
+	sameItem(t, mirror.Effects[0], view.Items[0])
 }

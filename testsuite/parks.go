@@ -38,6 +38,7 @@ func parkedNow(t testing.TB, b Backend, instances ...projection.Instance) []proj
 	return parks
 }
 
+//
 func parkRoundTrip(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
 	park := parkOf("a#b|ü", 3, 5, "ZRH", "GVA")
@@ -55,6 +56,7 @@ func parkRoundTrip(t *testing.T, b Backend) {
 	require.Empty(t, parks)
 }
 
+// while an instance is parked, newer versions are noted and nothing else changes.
 func parkMerges(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
 	require.NoError(t, b.Store.Park(t.Context(), parkOf("d-1", 3, 5, "ZRH")))
@@ -72,31 +74,33 @@ func parkMerges(t *testing.T, b Backend) {
 	require.Equal(t, noon, got[0].ParkedAt)
 }
 
+//
 func parkRace(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
-	together(t, 8, func(i int) error {
-		for n := range 5 {
-			version := int64(100 + (n*8+i*3)%40)
-			if err := b.Store.Park(t.Context(), parkOf("d-1", version, version, fmt.Sprint("row ", i))); err != nil {
+	const writers, each = 8, 5
+	version := func(i, n int) int64 { return int64(100 + (n*8+i*3)%40) }
+	together(t, writers, func(i int) error {
+		for n := range each {
+			if err := b.Store.Park(t.Context(), parkOf("d-1", version(i, n), version(i, n), fmt.Sprint("row ", i))); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	lowest, highest := int64(1000), int64(0)
-	for i := range 8 {
-		for n := range 5 {
-			version := int64(100 + (n*8+i*3)%40)
-			lowest, highest = min(lowest, version), max(highest, version)
+	lowest, highest := version(0, 0), version(0, 0)
+	for i := range writers {
+		for n := range each {
+			lowest, highest = min(lowest, version(i, n)), max(highest, version(i, n))
 		}
 	}
 	got := parkedNow(t, b, projection.Instance{Source: "day", StreamID: "d-1"})
 	require.Len(t, got, 1)
 	require.Equal(t, highest, got[0].Newest)
 	require.Equal(t, lowest, got[0].From)
-	require.Len(t, got[0].Rows, 8)
+	require.Len(t, got[0].Rows, writers)
 }
 
+// a version that a feed noted meanwhile is not forgotten.
 func unparkConditional(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
 	park := parkOf("d-1", 3, 5, "ZRH")
@@ -118,6 +122,7 @@ func unparkConditional(t *testing.T, b Backend) {
 	require.Equal(t, int64(7), parkedNow(t, b, park.Instance)[0].From, "a later park begins anew")
 }
 
+//
 func parksListed(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
 	var want []string
@@ -145,6 +150,7 @@ func parksListed(t *testing.T, b Backend) {
 	}
 }
 
+//
 func skipOnce(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
 	instance := projection.Instance{Source: "day", StreamID: "d-1"}

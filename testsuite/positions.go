@@ -32,6 +32,7 @@ func savedPosition(t testing.TB, b Backend, shard string) projection.PositionRec
 	return records[shard]
 }
 
+// T-15
 func positionRoundTrip(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
 	records, err := b.Store.Positions(t.Context(), "dev", "Day")
@@ -51,6 +52,7 @@ func positionRoundTrip(t *testing.T, b Backend) {
 	require.Equal(t, map[string]projection.PositionRecord{"0/2": first, "1/2": second}, records)
 }
 
+// T-15
 func positionMonotone(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
 	save := func(record projection.PositionRecord) {
@@ -72,14 +74,16 @@ func positionMonotone(t *testing.T, b Backend) {
 	require.True(t, savedPosition(t, b, "0/2").Done)
 }
 
+// T-7, T-15: zombies that save what they know cannot take a record back.
 func positionRace(t *testing.T, b Backend) {
 	prepare(t, b, boardModel())
-	together(t, 8, func(i int) error {
+	const writers, each = 8, 10
+	position := func(i, n int) event.Position { return event.Position(fmt.Sprintf("%04d", (n*13+i*7)%100)) }
+	together(t, writers, func(i int) error {
 		highest := event.Position("")
-		for n := range 10 {
-			position := event.Position(fmt.Sprintf("%04d", (n*13+i*7)%100))
-			highest = max(highest, position)
-			if err := b.Store.SavePosition(t.Context(), positionRecord(position)); err != nil {
+		for n := range each {
+			highest = max(highest, position(i, n))
+			if err := b.Store.SavePosition(t.Context(), positionRecord(position(i, n))); err != nil {
 				return err
 			}
 			records, err := b.Store.Positions(t.Context(), "dev", "Day")
@@ -92,4 +96,11 @@ func positionRace(t *testing.T, b Backend) {
 		}
 		return nil
 	})
+	highest := event.Position("")
+	for i := range writers {
+		for n := range each {
+			highest = max(highest, position(i, n))
+		}
+	}
+	require.Equal(t, positionRecord(highest), savedPosition(t, b, "0/2"))
 }

@@ -103,3 +103,56 @@ func checkpointGuard(t *testing.T, b Backend) {
 	commit(t, b, model, ledgerWrite(stored, "a-1", 4))
 	require.Equal(t, int64(4), load(t, b, model, "acc").Values[1])
 }
+
+// a write is all or nothing, and one that loses leaves neither row nor effects.
+func lostWrite(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	read := load(t, b, model, "ZRH")
+	commit(t, b, model, boardWrite(read, 1, 10))
+	err := b.Store.Commit(t.Context(), model, []projection.Write{boardWrite(read, 2, 20, 21)})[0]
+	var race *projection.LostRace
+	require.ErrorAs(t, err, &race)
+	items := head(t, b, "ZRH", 10).Items
+	require.Len(t, items, 1)
+	sameItem(t, noticeItem(boardRow("ZRH"), 1, 0, 10), items[0])
+}
+
+//
+func sequenceReused(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	enqueue(t, b, model, "ZRH", 1, 2)
+	enqueue(t, b, model, "ZRH", 3)
+	// Somebody sets the revision back by hand.
+	back := boardWrite(load(t, b, model, "ZRH"), 9)
+	back.Books.Revision = new(int64(0))
+	commit(t, b, model, back)
+	before := load(t, b, model, "ZRH")
+	err := b.Store.Commit(t.Context(), model, []projection.Write{boardWrite(before, 5, 4)})[0]
+	var reused *projection.SequenceReused
+	require.ErrorAs(t, err, &reused)
+	require.Equal(t, projection.SequenceReused{Row: boardRow("ZRH"), Sequence: outbox.SequenceOf(1, 0)}, *reused)
+	require.Equal(t, event.ClassPermanent, event.Classify(err))
+	require.Equal(t, before, load(t, b, model, "ZRH"), "the row is as it was")
+	// The guard comes first: a stale write with such effects has lost a race.
+	stale := boardWrite(before, 5, 4)
+	stale.Guard.Revision = new(int64(44))
+	err = b.Store.Commit(t.Context(), model, []projection.Write{stale})[0]
+	var race *projection.LostRace
+	require.ErrorAs(t, err, &race)
+}
+
+// a write whose answer was lost may be sent again as it is. Whether the store knows it
+// again or finds the guard moved, nothing is done twice.
+func resentWrite(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	write := boardWrite(load(t, b, model, "ZRH"), 7, 1, 2)
+	commit(t, b, model, write)
+	stored := load(t, b, model, "ZRH")
+	err := b.Store.Commit(t.Context(), model, []projection.Write{write})[0]
+	if class := event.Classify(err); err != nil && class != event.ClassUnknownOutcome {
+		require.Equal(t, event.ClassStale, class, "%v", err)
+	}
+	require.Equal(t, stored, load(t, b, model, "ZRH"))
+	require.Equal(t, write.ID, stored.WriteID)
+	require.Len(t, head(t, b, "ZRH", 10).Items, 2)
+}

@@ -173,6 +173,7 @@ func purgeSpares(t *testing.T, b Backend) {
 	require.Equal(t, projection.Purged{Removed: 2, Dated: 1}, purged)
 }
 
+// a purge works in steps and says when it has not come to the end.
 func purgeBounded(t *testing.T, b Backend) {
 	model := prepare(t, b, boardModel())
 	for i := range 7 {

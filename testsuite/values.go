@@ -56,8 +56,8 @@ func samples(kind projection.Kind) []any {
 	}
 }
 
-// Every sample goes through a required and a nullable column and comes back equal, in
-// the Go type of its kind.
+// projection.Kind: every sample goes through a required and a nullable column and comes back
+// equal, in the Go type of its kind.
 func valuesRoundTrip(t *testing.T, b Backend) {
 	model := prepare(t, b, kindsModel())
 	number := int64(0)
