@@ -201,7 +201,7 @@ func (h *handWritten) try(ctx context.Context, writes []projection.Write) error 
 		return err
 	}
 	defer tx.Rollback()
-	row, effect := tx.StmtContext(ctx, h.row), tx.StmtContext(ctx, h.effect)
+	row, effect := tx.StmtContext(ctx, h.row), tx.StmtContext(ctx, h.effect) //nolint:sqlclosecheck // the transaction closes them
 	for i := range writes {
 		write := &writes[i]
 		if err := changedOne(row.ExecContext(ctx, append(h.args(write), write.Key, *write.Guard.Revision)...)); err != nil {

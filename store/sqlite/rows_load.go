@@ -105,10 +105,10 @@ func (t *table) scan(rows *sql.Rows) (projection.Stored, error) {
 	}
 	row.ExpiresAt = fromMicroseconds(expires)
 	var err error
-	if books.EmitAbove, err = decodeMap(emitAbove); err == nil {
-		books.Checkpoints, err = decodeMap(checkpoints)
+	if books.EmitAbove, err = decodeMap(emitAbove); err != nil {
+		return row, t.broken(row.Key, columnEmitAbove, err)
 	}
-	if err != nil {
+	if books.Checkpoints, err = decodeMap(checkpoints); err != nil {
 		return row, t.broken(row.Key, t.model.Checkpoints, err)
 	}
 	for i, scalar := range t.model.Scalars {
