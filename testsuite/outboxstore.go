@@ -18,6 +18,7 @@ func Outbox(t *testing.T, h Harness) {
 	t.Helper()
 	runCases(t, h, []testCase{
 		{"AnEffectComesBackAsItWas", effectRoundTrip},
+		{"AnEffectCanBeCommittedClaimed", committedClaimed},
 		{"TheHeadIsTheLowestSequences", headInOrder},
 		{"TheHeadOfAnAbsentRowIsEmpty", headOfAbsent},
 		{"AClaimIsConditionedOnTheClaimAsRead", claimAsRead},
@@ -59,6 +60,22 @@ func effectRoundTrip(t *testing.T, b Backend) {
 		require.True(t, item.Claim.IsZero())
 		require.True(t, item.Deferral.IsZero())
 	}
+}
+
+// T-22: a process that is going to deliver what it commits claims it in the same write.
+func committedClaimed(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	write := boardWrite(load(t, b, model, "ZRH"), 1, 1, 2)
+	write.Effects[0].Claim = outbox.Claim{Owner: owner("mine"), Epoch: 1}
+	commit(t, b, model, write)
+	items := head(t, b, "ZRH", 10).Items
+	require.Equal(t, write.Effects[0].Claim, items[0].Claim)
+	require.True(t, items[1].Claim.IsZero())
+	unclaimed := write.Effects[0]
+	unclaimed.Claim = outbox.Claim{}
+	require.Zero(t, claim(t, b, "ZRH", []outbox.Item{unclaimed}, "other"), "it has never been free")
+	require.NoError(t, b.Store.Release(t.Context(), boardRow("ZRH"), refs(items[:1]), "mine"))
+	require.True(t, head(t, b, "ZRH", 10).Items[0].Claim.IsZero())
 }
 
 //
@@ -234,26 +251,31 @@ func pendingRows(t *testing.T, b Backend) {
 		want = append(want, key)
 	}
 	for _, limit := range []int{1, 3, 100} {
-		var got []string
-		after := ""
-		for {
-			page, err := b.Store.Pending(t.Context(), outbox.PendingQuery{Projection: "Board", After: after, Limit: limit})
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(page), limit)
-			for _, pending := range page {
-				require.Equal(t, boardRow(pending.Row.Key), pending.Row)
-				sameItem(t, noticeItem(pending.Row, 1, 0, 1), pending.Head)
-				got, after = append(got, pending.Row.Key), pending.Row.Key
-			}
-			if len(page) < limit {
-				break
-			}
-		}
-		require.Equal(t, want, got)
+		require.Equal(t, want, pendingKeys(t, b, "Board", limit))
 	}
 	page, err := b.Store.Pending(t.Context(), outbox.PendingQuery{Projection: "Nothing", Limit: 10})
 	require.NoError(t, err)
 	require.Empty(t, page)
+}
+
+// pendingKeys pages through the rows that have pending effects, the first of which each is of
+// the row's first write.
+func pendingKeys(t testing.TB, b Backend, name string, limit int) []string {
+	t.Helper()
+	var keys []string
+	for after := ""; ; {
+		page, err := b.Store.Pending(t.Context(), outbox.PendingQuery{Projection: name, After: after, Limit: limit})
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page), limit)
+		for _, pending := range page {
+			require.Equal(t, outbox.Row{Projection: name, Key: pending.Row.Key}, pending.Row)
+			sameItem(t, noticeItem(pending.Row, 1, 0, 1), pending.Head)
+			keys, after = append(keys, pending.Row.Key), pending.Row.Key
+		}
+		if len(page) < limit {
+			return keys
+		}
+	}
 }
 
 //
@@ -294,6 +316,8 @@ func independentOutboxes(t *testing.T, b Backend) {
 		require.NoError(t, err)
 	}
 	require.Empty(t, head(t, b, "A", 2).Items)
+	require.ElementsMatch(t, keys[1:], pendingKeys(t, b, "Board", 1))
+	require.Equal(t, []string{"A"}, pendingKeys(t, b, "Mirror", 1))
 	for _, key := range keys[1:] {
 		left := head(t, b, key, 3).Items
 		require.Len(t, left, 2, key)

@@ -72,6 +72,17 @@ func positionMonotone(t *testing.T, b Backend) {
 	require.True(t, savedPosition(t, b, "0/2").Done, "and does not go away")
 	save(positionRecord("0004"))
 	require.True(t, savedPosition(t, b, "0/2").Done)
+	// Positions compare bytewise, neither as numbers nor as a language would sort them.
+	for _, further := range []event.Position{"9", "Z", "a"} {
+		save(positionRecord(further))
+		require.Equal(t, positionRecord(further), savedPosition(t, b, "0/2"))
+		for _, behind := range []event.Position{"10", "Y", "0005"} {
+			if behind < further {
+				save(positionRecord(behind))
+			}
+		}
+		require.Equal(t, positionRecord(further), savedPosition(t, b, "0/2"))
+	}
 }
 
 // T-7, T-15: zombies that save what they know cannot take a record back.

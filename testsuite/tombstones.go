@@ -22,6 +22,7 @@ func Tombstones(t *testing.T, h Harness) {
 		{"TheExpiryIsSetWhenNothingIsPending", tombstoneExpiry},
 		{"APurgeRemovesWhatHasExpired", purgeExpired},
 		{"APurgeSparesPendingEffectsAndParkedInstances", purgeSpares},
+		{"APurgeSparesRowsWhoseCheckpointsKnowAParkedInstance", purgeSparesKnown},
 		{"APurgeIsBounded", purgeBounded},
 	})
 }
@@ -190,4 +191,38 @@ func purgeBounded(t *testing.T, b Backend) {
 		}
 	}
 	require.Equal(t, 7, removed)
+}
+
+// a park names its rows as far as they were known then. A row that has read of
+// the instance before is waited for as well, whether the map or a scalar knows it.
+func purgeSparesKnown(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	past := new(noon.Add(-time.Hour))
+	byMap := tombstoneWrite(load(t, b, model, "map"))
+	byMap.ExpiresAt, byMap.Books.Checkpoints = past, map[string]int64{"day#d-9": 4}
+	byScalar := tombstoneWrite(load(t, b, model, "scalar"))
+	byScalar.ExpiresAt = past
+	byScalar.Books.Scalars = map[string]projection.ScalarCheckpoint{"survey": {Stored: new(int64(12)), Owner: "s-9"}}
+	commit(t, b, model, byMap, byScalar)
+	expiring(t, b, model, "neither", past)
+	instances := []projection.Instance{{Source: "day", StreamID: "d-9"}, {Source: "survey", StreamID: "s-9"}}
+	for _, instance := range instances {
+		require.NoError(t, b.Store.Park(t.Context(), projection.Park{
+			Projection: "Board", Instance: instance, Stream: "Day", Reason: "fault", Class: event.ClassPermanent,
+			From: 5, Newest: 5, ParkedAt: noon,
+		}))
+	}
+	purged, err := b.Store.PurgeTombstones(t.Context(), model, noon, 10)
+	require.NoError(t, err)
+	require.Equal(t, projection.Purged{Removed: 1}, purged)
+	require.Equal(t, projection.RowAbsent, load(t, b, model, "neither").Status)
+	for i, key := range []string{"map", "scalar"} {
+		require.Equal(t, projection.RowTombstone, load(t, b, model, key).Status, key)
+		ended, err := b.Store.Unpark(t.Context(), "Board", instances[i], 5)
+		require.NoError(t, err)
+		require.True(t, ended)
+	}
+	purged, err = b.Store.PurgeTombstones(t.Context(), model, noon, 10)
+	require.NoError(t, err)
+	require.Equal(t, projection.Purged{Removed: 2}, purged)
 }
