@@ -209,7 +209,7 @@ func TestCatchUpInstance_continuesAsNew(t *testing.T) {
 	second.update(2*time.Hour, workflows.UpdateRetry, workflows.Retry{})
 	second.ExecuteWorkflow(workflows.TypeCatchUpInstance, next)
 	state := result[workflows.CatchUpState](second)
-	require.EqualValues(t, 3, waiting.Attempts, "the count goes on")
+	require.Equal(t, 3, waiting.Attempts, "the count goes on")
 	require.EqualValues(t, 1, state.Runs)
 	require.EqualValues(t, 4, state.Rounds)
 	require.Equal(t, []int64{2}, state.Skipped)

@@ -131,7 +131,7 @@ func (r *streamRun) run(ctx workflow.Context) error {
 
 // over reports whether nothing is left to do.
 func (r *streamRun) over() bool {
-	if len(r.state.Running) > 0 {
+	if len(r.state.Running) > 0 || len(r.children) > 0 { // the result of a child that has ended may be on the way
 		return false
 	}
 	return r.state.Stopped || r.in.StopAtHead && r.state.Waiting == 0 && len(r.state.Vanished) == 0

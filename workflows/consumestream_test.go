@@ -130,6 +130,25 @@ func TestConsumeStream_stopAtHead(t *testing.T) {
 	require.Equal(t, []string{benchID + "/s-1", benchID + "/s-2"}, *started)
 }
 
+// A look at the shards may see that a follower has completed before its result is there: the
+// run waits for that.
+func TestConsumeStream_waitsForResults(t *testing.T) {
+	t.Parallel()
+	b, _ := newStreamBench(t, follows(70*time.Second, workflows.ShardState{CaughtUp: true, Applied: activities.Applied{Events: 5}}))
+	b.discover(func(call int, _ activities.DiscoverInput) (activities.Discovered, error) {
+		if call == 1 {
+			return activities.Discovered{Ready: ready("s-1")}, nil
+		}
+		return activities.Discovered{Ready: ready("s-1"), Ended: []string{"s-1"}}, nil
+	})
+	in := streamInput()
+	in.StopAtHead = true
+	b.ExecuteWorkflow(workflows.TypeConsumeStream, in)
+	state := result[workflows.StreamState](b)
+	require.Equal(t, []string{"s-1"}, state.Finished)
+	require.Equal(t, 5, state.Applied.Events)
+}
+
 // A pause, its end and the stop reach every follower; a follower that begins during the pause
 // begins paused, and none begins after the stop.
 func TestConsumeStream_pauseResumeStop(t *testing.T) {
