@@ -23,7 +23,7 @@
 //
 // # Faults
 //
-// [NewFaulty] wraps a store and lets calls fail by a [Plan]: an answer gets lost, a
+// [NewFaulty] wraps a store and lets calls fail by a [Plan]: a request or its answer gets lost, a
 // write meets a conflict or a throttle, the process crashes before or after any call,
 // the effects of one write become visible one by one. A plan is deterministic, so that
 // what a property test found can be played again.

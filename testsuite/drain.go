@@ -21,6 +21,8 @@ func Drain(t *testing.T, h Harness) {
 	runCases(t, h, []testCase{
 		{"EffectsAreDeliveredInOrderAndDeleted", drainInOrder},
 		{"SeveralDrainersKeepTheOrder", drainersKeepOrder},
+		{"AnOvertakenDrainerRepeatsNothingMore", overtakenAndDrained},
+		{"ADrainerWhoseClaimIsTakenStops", overtakenAndBlocked},
 		{"ARowThatFailsHoldsUpNobodyElse", failingRow},
 		{"AFailedHeadWaitsForItsTime", headIsDeferred},
 		{"APermanentFailureWaitsForAnOperator", headIsParked},
@@ -128,6 +130,60 @@ func drainersKeepOrder(t *testing.T, b Backend) {
 		sum += n
 	}
 	require.LessOrEqual(t, repeats, sum, "a repeat comes of being overtaken")
+}
+
+// while a drainer delivers, another one takes over, since the claim has ended by its
+// clock, and drains the row. The first one repeats nothing of what it holds.
+func overtakenAndDrained(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	enqueue(t, b, model, "ZRH", 1, 2, 3)
+	want := sequences(head(t, b, "ZRH", 10).Items)
+	got := &deliveries{}
+	var other outbox.Result
+	overtaken := false
+	slow := func(ctx context.Context, delivery outbox.Delivery) (err error) {
+		if !overtaken {
+			overtaken = true
+			other, err = outbox.Drain(ctx, b.Store, boardRow("ZRH"), got.deliver, drainOptions(t, noon.Add(time.Hour)))
+		}
+		return errors.Join(err, got.deliver(ctx, delivery))
+	}
+	options := drainOptions(t, noon)
+	options.ClaimAhead = 3
+	result, err := outbox.Drain(t.Context(), b.Store, boardRow("ZRH"), slow, options)
+	require.NoError(t, err)
+	require.Equal(t, outbox.Result{Delivered: 3, Revision: 1, Empty: true}, other)
+	require.Equal(t, outbox.Result{Delivered: 1, Revision: 1, Empty: true, Overtaken: 1}, result)
+	delivered, repeats := got.first()
+	require.Equal(t, want, delivered)
+	require.Equal(t, 1, repeats)
+}
+
+// while a drainer delivers, another one takes its claims. What was delivered is
+// removed, whoever claims it by then, and the rest is the other one's.
+func overtakenAndBlocked(t *testing.T, b Backend) {
+	model := prepare(t, b, boardModel())
+	enqueue(t, b, model, "ZRH", 1, 2, 3)
+	want := sequences(head(t, b, "ZRH", 10).Items)
+	got := &deliveries{fail: func(n int, _ outbox.Item) error {
+		if n == 1 {
+			require.Equal(t, 3, claim(t, b, "ZRH", head(t, b, "ZRH", 10).Items, "other"))
+		}
+		return nil
+	}}
+	options := drainOptions(t, noon)
+	options.ClaimAhead = 3
+	result, err := outbox.Drain(t.Context(), b.Store, boardRow("ZRH"), got.deliver, options)
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Delivered)
+	require.Equal(t, 1, result.Overtaken)
+	require.NotNil(t, result.Blocked)
+	require.Equal(t, "other", result.Blocked.Claim.Nonce)
+	left := head(t, b, "ZRH", 10).Items
+	require.Equal(t, want[1:], sequences(left))
+	for _, item := range left {
+		require.Equal(t, "other", item.Claim.Nonce, "a drain releases its own claims only")
+	}
 }
 
 type judgeFunc func(ctx context.Context, claim outbox.Claim) (outbox.Verdict, error)

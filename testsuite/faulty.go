@@ -21,6 +21,9 @@ const (
 	// FaultLostAnswer lets the call do its work and loses the answer: the caller meets an
 	// error of class event.ClassUnknownOutcome.
 	FaultLostAnswer Fault = "lost answer"
+	// FaultLostRequest loses the request: nothing is done, and the caller meets the same
+	// error as of FaultLostAnswer.
+	FaultLostRequest Fault = "lost request"
 	// FaultConflict refuses the call as a lost race. Commits of rows meet
 	// *projection.LostRace, other calls an error of class event.ClassStale.
 	FaultConflict Fault = "conflict"
@@ -35,7 +38,7 @@ const (
 
 // Faults returns all faults.
 func Faults() []Fault {
-	return []Fault{FaultLostAnswer, FaultConflict, FaultThrottle, FaultCrashBefore, FaultCrashAfter}
+	return []Fault{FaultLostAnswer, FaultLostRequest, FaultConflict, FaultThrottle, FaultCrashBefore, FaultCrashAfter}
 }
 
 // Plan says which calls fail. Its zero value lets none fail.
@@ -131,7 +134,7 @@ func (f *Faulty) begin(name string) (Fault, error) {
 }
 
 var (
-	errLostAnswer = event.WithClass(errors.New("injected: the answer got lost"), event.ClassUnknownOutcome)
+	errNoAnswer = event.WithClass(errors.New("injected: no answer came"), event.ClassUnknownOutcome)
 	errConflict   = event.WithClass(errors.New("injected: a conflict"), event.ClassStale)
 	errThrottled  = event.WithClass(errors.New("injected: throttled"), event.ClassThrottled)
 )
@@ -144,6 +147,8 @@ func faulted[R any](f *Faulty, name string, run func() (R, error)) (R, error) {
 		return none, err
 	}
 	switch fault {
+	case FaultLostRequest:
+		return none, errNoAnswer
 	case FaultConflict:
 		return none, errConflict
 	case FaultThrottle:
@@ -151,7 +156,7 @@ func faulted[R any](f *Faulty, name string, run func() (R, error)) (R, error) {
 	case FaultLostAnswer, FaultCrashAfter:
 		_, _ = run()
 		if fault == FaultLostAnswer {
-			return none, errLostAnswer
+			return none, errNoAnswer
 		}
 		return none, f.crashed
 	case FaultCrashBefore: // begin has returned it

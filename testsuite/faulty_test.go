@@ -75,6 +75,7 @@ func TestFaultsOfACommit(t *testing.T) {
 		next  bool // the process goes on
 	}{
 		testsuite.FaultLostAnswer:  {event.ClassUnknownOutcome, projection.RowLive, true},
+		testsuite.FaultLostRequest: {event.ClassUnknownOutcome, projection.RowAbsent, true},
 		testsuite.FaultConflict:    {event.ClassStale, projection.RowAbsent, true},
 		testsuite.FaultThrottle:    {event.ClassThrottled, projection.RowAbsent, true},
 		testsuite.FaultCrashBefore: {event.ClassFenced, projection.RowAbsent, false},

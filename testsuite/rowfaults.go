@@ -156,7 +156,7 @@ func classOf(fault Fault) event.Class {
 		return event.ClassStale
 	case FaultThrottle:
 		return event.ClassThrottled
-	case FaultLostAnswer:
+	case FaultLostAnswer, FaultLostRequest:
 		return event.ClassUnknownOutcome
 	case FaultCrashBefore, FaultCrashAfter:
 		return event.ClassFenced
