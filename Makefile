@@ -14,8 +14,8 @@ help: ## Say what can be made
 demo: engines ## Show it: an embedded Temporal with its UI, a projection, an outbox that drains
 	.engines/bin/rowfold-dev demo
 
-dev: engines ## Start the embedded Temporal server with its UI, and keep it running
-	.engines/bin/rowfold-dev server
+dev: engines ## Start the embedded Temporal with its UI and a worker of the example, and keep it running
+	.engines/bin/rowfold-dev dev
 
 build: ## Compile every package of the root module, and the command into .engines/bin/rowfold
 	go build ./...

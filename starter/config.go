@@ -17,7 +17,7 @@ const (
 	DefaultDeployment  = "rowfold"
 	DefaultTaskQueue   = "rowfold"
 	DefaultWakeTimeout = 500 * time.Millisecond
-	DefaultWakers      = 16
+	DefaultWakers      = 4
 )
 
 // Config configures a [Starter].

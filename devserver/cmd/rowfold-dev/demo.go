@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -51,7 +50,9 @@ On a terminal it stays up afterwards, so that you can look around in the UI, unt
   rowfold-dev demo --dir demo --exit
   rowfold-dev demo --flights 500`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDemo(cmd.Context(), options, cmd.OutOrStdout())
+		},
 	}
 
 	stackFlags(cmd, &options.stackOptions)
@@ -88,9 +89,7 @@ func prepareDir(options *stackOptions) error {
 	return nil
 }
 
-func runDemo(ctx context.Context, options demoOptions, out, errOut io.Writer) (err error) {
-	options.log = slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelWarn}))
-
+func runDemo(ctx context.Context, options demoOptions, out io.Writer) (err error) {
 	if options.flights < 0 {
 		return fmt.Errorf("--flights: %d is negative; 0 takes all", options.flights)
 	}
@@ -124,6 +123,7 @@ func runDemo(ctx context.Context, options demoOptions, out, errOut io.Writer) (e
 	show.line("Temporal UI   %s", s.server.UIURL())
 	show.line("rows          sqlite3 %s 'select code, city, arrivals, worst_delay from airport_board'", options.rowsPath())
 	show.line("notices       %s", options.noticesPath())
+	show.line("log           %s", options.logPath())
 	show.line("")
 
 	d := &demo{stack: s, options: options, recording: recording, want: want, show: show, began: time.Now()}

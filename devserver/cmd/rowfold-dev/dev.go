@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +21,9 @@ func newDevCommand() *cobra.Command {
 It follows the example's streams and sweeps on a schedule, so that the CLI and the UI have something to work
 with. In a new folder it records the example's events first.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDev(cmd.Context(), options, cmd.OutOrStdout())
+		},
 	}
 
 	stackFlags(cmd, &options)
@@ -30,9 +31,7 @@ with. In a new folder it records the example's events first.`,
 	return cmd
 }
 
-func runDev(ctx context.Context, options stackOptions, out, errOut io.Writer) (err error) {
-	options.log = slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelWarn}))
-
+func runDev(ctx context.Context, options stackOptions, out io.Writer) (err error) {
 	if err := prepareDir(&options); err != nil {
 		return err
 	}

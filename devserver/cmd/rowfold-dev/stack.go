@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,12 @@ const (
 	// partitions is how many parts the stream of days is followed in.
 	partitions = 2
 
+	// pageSize is how many events are applied at a time: a large page writes a row once for many of its events.
+	pageSize = 2000
+
+	// wakeTimeout bounds one wake.
+	wakeTimeout = 5 * time.Second
+
 	// sweepEvery is how often rows are looked for whose wake got lost.
 	sweepEvery = time.Minute
 )
@@ -36,7 +43,7 @@ type stackOptions struct {
 	dir    string
 	port   int
 	uiPort int
-	log    *slog.Logger
+	log    *slog.Logger // set by the stack: a file, so that the screen stays readable
 }
 
 // stack is everything that the example needs, in one process: Temporal with its UI, the store, a worker.
@@ -53,6 +60,7 @@ type stack struct {
 }
 
 func (o stackOptions) noticesPath() string { return filepath.Join(o.dir, "notices.jsonl") }
+func (o stackOptions) logPath() string     { return filepath.Join(o.dir, "log.txt") }
 func (o stackOptions) rowsPath() string    { return filepath.Join(o.dir, "rows.db") }
 
 // startStack starts everything. What was started is closed when a later part fails.
@@ -67,6 +75,14 @@ func startStack(ctx context.Context, options stackOptions) (*stack, error) {
 }
 
 func (s *stack) start(ctx context.Context, options stackOptions) (err error) {
+	logFile, err := os.OpenFile(options.logPath(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log: %w", err)
+	}
+
+	s.closers = append(s.closers, logFile.Close)
+	options.log = slog.New(slog.NewTextHandler(logFile, &slog.HandlerOptions{Level: slog.LevelWarn}))
+
 	if s.server, err = startServer(ctx, options); err != nil {
 		return err
 	}
@@ -115,7 +131,9 @@ func startServer(ctx context.Context, options stackOptions) (*devserver.Server, 
 }
 
 func (s *stack) startWorker(ctx context.Context, options stackOptions) error {
-	client, namespace, err := starter.Dial(ctx, starter.DialOptions{Address: s.server.HostPort(), Namespace: "default", Log: options.log})
+	client, namespace, err := starter.Dial(ctx, starter.DialOptions{
+		Address: s.server.HostPort(), Namespace: "default", Log: options.log,
+	})
 	if err != nil {
 		return err
 	}
@@ -126,7 +144,11 @@ func (s *stack) startWorker(ctx context.Context, options stackOptions) error {
 		return nil
 	})
 
-	s.starter, err = starter.New(starter.Config{Client: client, Namespace: namespace, Deployment: "flights", TaskQueue: "flights", Log: options.log})
+	s.starter, err = starter.New(starter.Config{
+		Client: client, Namespace: namespace, Deployment: "flights", TaskQueue: "flights", Log: options.log,
+		// Server and worker share the machine here: a wake may wait a little longer.
+		WakeTimeout: wakeTimeout,
+	})
 	if err != nil {
 		return err
 	}
@@ -186,7 +208,9 @@ func (s *stack) startWorker(ctx context.Context, options stackOptions) error {
 // follow starts the consumers, and the schedule that heals lost wakes.
 func (s *stack) follow(ctx context.Context) error {
 	for _, feed := range feeds() {
-		_, err := s.starter.ConsumeStream(ctx, workflows.ConsumeStream{Following: workflows.Following{Consumer: consumer, Feed: feed}})
+		_, err := s.starter.ConsumeStream(ctx, workflows.ConsumeStream{
+			Following: workflows.Following{Consumer: consumer, Feed: feed, PageSize: pageSize},
+		})
 		if err != nil {
 			return err
 		}
