@@ -62,6 +62,9 @@ func TestTheBoardAddsUpToTheRawFile(t *testing.T) {
 	got, err := flights.Summarize(t.Context(), board, store, delivered)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+	differences, err := flights.Differences(t.Context(), board, store, delivered, 0)
+	require.NoError(t, err)
+	require.Empty(t, differences)
 }
 
 // follow applies a feed to its end and returns how many events were rejected.
