@@ -188,6 +188,7 @@ func overtakenAndBlocked(t *testing.T, b Backend) {
 
 type judgeFunc func(ctx context.Context, claim outbox.Claim) (outbox.Verdict, error)
 
+// Judge implements outbox.Judge.
 func (f judgeFunc) Judge(ctx context.Context, claim outbox.Claim) (outbox.Verdict, error) {
 	return f(ctx, claim)
 }

@@ -35,6 +35,7 @@ type limitedStore struct {
 	effects int // 0 = as many as its store
 }
 
+// Limits implements projection.RowStore.
 func (s limitedStore) Limits() projection.Limits {
 	limits := s.Store.Limits()
 	if s.effects > 0 {
@@ -213,6 +214,7 @@ type interloper struct {
 	write func() // once
 }
 
+// Commit implements projection.RowStore.
 func (s *interloper) Commit(ctx context.Context, model *projection.Model, writes []projection.Write) []error {
 	results := s.Store.Commit(ctx, model, writes)
 	if write := s.write; write != nil {

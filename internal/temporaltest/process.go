@@ -168,6 +168,7 @@ func startChild(binary string, options Options) (*child, error) {
 	// It is read through its handle, so a test process that is killed leaves no file behind.
 	_ = os.Remove(log.Name())
 
+	//nolint:noctx // the server outlives the context of whoever starts it: it ends by Kill, Stop, or with its stdin
 	c := &child{cmd: exec.Command(binary, arguments(options)...), stdin: stdinWrite, log: log}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = stdinRead, stdoutWrite, log
 

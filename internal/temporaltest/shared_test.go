@@ -30,7 +30,8 @@ func TestClient(t *testing.T) {
 func TestAddress_isShared(t *testing.T) {
 	t.Parallel()
 
-	require.Equal(t, temporaltest.Address(t), temporaltest.Address(t))
+	first := temporaltest.Address(t)
+	require.Equal(t, first, temporaltest.Address(t))
 }
 
 func TestPrefix(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rowfold/rowfold/activities"
 	"github.com/rowfold/rowfold/devserver"
 	"github.com/rowfold/rowfold/event"
 	"github.com/rowfold/rowfold/examples/flights"
@@ -35,7 +36,10 @@ const (
 	wakeTimeout = 5 * time.Second
 
 	// sweepEvery is how often rows are looked for whose wake got lost.
-	sweepEvery = time.Minute
+	sweepEvery = 10 * time.Second
+
+	// sweepGrace is how long a row may wait for its wake.
+	sweepGrace = 5 * time.Second
 )
 
 // stackOptions are the flags that demo and dev share.
@@ -216,7 +220,9 @@ func (s *stack) follow(ctx context.Context) error {
 		}
 	}
 
-	return s.starter.ScheduleSweep(ctx, sweepEvery, workflows.SweepOutbox{Projection: s.board.Name()})
+	return s.starter.ScheduleSweep(ctx, sweepEvery, workflows.SweepOutbox{
+		Projection: s.board.Name(), Grace: activities.Duration(sweepGrace),
+	})
 }
 
 // unfollow lets the consumers finish their pages and complete.
