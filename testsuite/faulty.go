@@ -134,9 +134,9 @@ func (f *Faulty) begin(name string) (Fault, error) {
 }
 
 var (
-	errNoAnswer = event.WithClass(errors.New("injected: no answer came"), event.ClassUnknownOutcome)
-	errConflict   = event.WithClass(errors.New("injected: a conflict"), event.ClassStale)
-	errThrottled  = event.WithClass(errors.New("injected: throttled"), event.ClassThrottled)
+	errNoAnswer  = event.WithClass(errors.New("injected: no answer came"), event.ClassUnknownOutcome)
+	errConflict  = event.WithClass(errors.New("injected: a conflict"), event.ClassStale)
+	errThrottled = event.WithClass(errors.New("injected: throttled"), event.ClassThrottled)
 )
 
 // faulted runs one call under its fault.

@@ -55,6 +55,18 @@ func ledgerModel() *projection.Model {
 	}
 }
 
+// journalModel has one source and no revision: its map of checkpoints is the guard.
+func journalModel() *projection.Model {
+	return &projection.Model{
+		Projection: "Journal", Table: "journal",
+		Columns: []projection.Column{
+			{Name: "account", Kind: projection.KindText, Key: true},
+			{Name: "total", Kind: projection.KindInt},
+		},
+		Checkpoints: "checkpoints",
+	}
+}
+
 // kindsModel has a column of each kind, once required and once not, and a key of two.
 func kindsModel() *projection.Model {
 	model := &projection.Model{

@@ -2,6 +2,7 @@ package testsuite
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -318,6 +319,13 @@ func independentOutboxes(t *testing.T, b Backend) {
 	require.Empty(t, head(t, b, "A", 2).Items)
 	require.ElementsMatch(t, keys[1:], pendingKeys(t, b, "Board", 1))
 	require.Equal(t, []string{"A"}, pendingKeys(t, b, "Mirror", 1))
+	for name, own := range map[string][]string{"Board": keys[1:], "Mirror": keys[:1]} {
+		pending, err := b.Store.HasPending(t.Context(), name, keys)
+		require.NoError(t, err)
+		for _, key := range keys {
+			require.Equal(t, slices.Contains(own, key), pending[key], "%s of %s", key, name)
+		}
+	}
 	for _, key := range keys[1:] {
 		left := head(t, b, key, 3).Items
 		require.Len(t, left, 2, key)

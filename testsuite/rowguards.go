@@ -1,6 +1,7 @@
 package testsuite
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,6 +105,65 @@ func checkpointGuard(t *testing.T, b Backend) {
 	require.Equal(t, int64(4), load(t, b, model, "acc").Values[1])
 }
 
+// of a single source whose instances are in the map, the guard is the whole map.
+func mapGuard(t *testing.T, b Backend) {
+	model := prepare(t, b, journalModel())
+	write := func(read projection.Stored, checkpoints map[string]int64) projection.Write {
+		books := read.Books.Clone()
+		books.Checkpoints = checkpoints
+		return projection.Write{
+			Key: read.Key, Guard: read.Books, GuardStatus: read.Status,
+			Values: []any{read.Key, int64(len(checkpoints))}, Books: books, ID: outbox.NewNonce(),
+		}
+	}
+	absent := load(t, b, model, "acc")
+	commit(t, b, model, write(absent, map[string]int64{"account#a-1": 3, "account#a-2": 1}))
+	stored := load(t, b, model, "acc")
+	lost := func(read projection.Stored) {
+		t.Helper()
+		err := b.Store.Commit(t.Context(), model, []projection.Write{write(read, map[string]int64{"account#a-1": 9})})[0]
+		var race *projection.LostRace
+		require.ErrorAs(t, err, &race)
+		require.Equal(t, stored, load(t, b, model, "acc"))
+	}
+	lost(absent)
+	for _, checkpoints := range []map[string]int64{
+		nil,
+		{},
+		{"account#a-1": 3},
+		{"account#a-1": 2, "account#a-2": 1},
+		{"account#a-1": 3, "account#a-3": 1},
+		{"account#a-1": 3, "account#a-2": 1, "account#a-3": 1},
+	} {
+		read := stored
+		read.Books = projection.Bookkeeping{Checkpoints: checkpoints}
+		lost(read)
+	}
+	commit(t, b, model, write(stored, map[string]int64{"account#a-1": 4, "account#a-2": 1, "account#a-3": 1}))
+	require.Equal(t, int64(3), load(t, b, model, "acc").Values[1])
+}
+
+// of writers that have read the same checkpoints exactly one wins.
+func checkpointRace(t *testing.T, b Backend) {
+	model := prepare(t, b, ledgerModel())
+	for round := range 8 {
+		read := load(t, b, model, "acc")
+		won := make([]bool, 6)
+		together(t, len(won), func(i int) error {
+			err := b.Store.Commit(t.Context(), model, []projection.Write{ledgerWrite(read, "a-1", int64(round*10+i+1))})[0]
+			class := event.Classify(err)
+			if won[i] = err == nil; won[i] || class == event.ClassStale || class == event.ClassThrottled {
+				return nil
+			}
+			return err
+		})
+		winner := slices.Index(won, true)
+		require.GreaterOrEqual(t, winner, 0)
+		require.NotContains(t, won[winner+1:], true)
+		require.Equal(t, int64(round*10+winner+1), load(t, b, model, "acc").Values[1])
+	}
+}
+
 // a write is all or nothing, and one that loses leaves neither row nor effects.
 func lostWrite(t *testing.T, b Backend) {
 	model := prepare(t, b, boardModel())
@@ -117,7 +177,7 @@ func lostWrite(t *testing.T, b Backend) {
 	sameItem(t, noticeItem(boardRow("ZRH"), 1, 0, 10), items[0])
 }
 
-//
+// R-35, R-38 (iii)
 func sequenceReused(t *testing.T, b Backend) {
 	model := prepare(t, b, boardModel())
 	enqueue(t, b, model, "ZRH", 1, 2)
@@ -127,6 +187,7 @@ func sequenceReused(t *testing.T, b Backend) {
 	back.Books.Revision = new(int64(0))
 	commit(t, b, model, back)
 	before := load(t, b, model, "ZRH")
+	require.Empty(t, head(t, b, "ZRH", 10).Items, "a head ends at the row's revision")
 	err := b.Store.Commit(t.Context(), model, []projection.Write{boardWrite(before, 5, 4)})[0]
 	var reused *projection.SequenceReused
 	require.ErrorAs(t, err, &reused)

@@ -25,6 +25,8 @@ func RowStore(t *testing.T, h Harness) {
 		{"TheRevisionGuardsAWrite", revisionGuard},
 		{"ALegacyRowIsGuardedByTheAbsenceOfItsRevision", legacyGuard},
 		{"WithoutRevisionTheCheckpointsGuard", checkpointGuard},
+		{"WithoutRevisionTheCheckpointMapGuards", mapGuard},
+		{"WithoutRevisionOneWriterWins", checkpointRace},
 		{"ALostWriteLeavesNothing", lostWrite},
 		{"AWriteThatIsSentAgainIsDoneOnce", resentWrite},
 		{"EachRowOfABatchHasItsOwnResult", batchResults},
