@@ -120,11 +120,11 @@ func runDemo(ctx context.Context, options demoOptions, out io.Writer) (err error
 	}
 
 	show := newProgress(out)
-	show.line("Temporal UI   %s", s.server.UIURL())
-	show.line("rows          sqlite3 %s 'select code, city, arrivals, worst_delay from airport_board'", options.rowsPath())
-	show.line("notices       %s", options.noticesPath())
-	show.line("log           %s", options.logPath())
-	show.line("")
+	show.linef("Temporal UI   %s", s.server.UIURL())
+	show.linef("rows          sqlite3 %s 'select code, city, arrivals, worst_delay from airport_board'", options.rowsPath())
+	show.linef("notices       %s", options.noticesPath())
+	show.linef("log           %s", options.logPath())
+	show.linef("")
 
 	d := &demo{stack: s, options: options, recording: recording, want: want, show: show, began: time.Now()}
 	if err := d.run(ctx); err != nil {
@@ -135,7 +135,7 @@ func runDemo(ctx context.Context, options demoOptions, out io.Writer) (err error
 		return nil
 	}
 
-	show.line("\nLook around in %s; interrupt to stop.", s.server.UIURL())
+	show.linef("\nLook around in %s; interrupt to stop.", s.server.UIURL())
 	<-ctx.Done()
 
 	return nil
@@ -242,7 +242,7 @@ func (d *demo) look(ctx context.Context) (flights.Totals, error) {
 		return got, err
 	}
 
-	d.show.update("%5.1f s  recorded %6d of %d events  applied %6d of %d flights  %3d rows  notices %4d of %d  %3d rows pending",
+	d.show.updatef("%5.1f s  recorded %6d of %d events  applied %6d of %d flights  %3d rows  notices %4d of %d  %3d rows pending",
 		time.Since(d.began).Seconds(), d.recorded, d.recording.Events, got.Arrivals, d.want.Arrivals, got.Rows,
 		got.Notices, d.want.Notices, len(pending))
 
@@ -287,7 +287,7 @@ func (d *demo) compare(got flights.Totals) error {
 		return fmt.Errorf("print the totals: %w", err)
 	}
 
-	d.show.line("%s", text.String())
+	d.show.linef("%s", text.String())
 
 	if id := flights.OutOfOrder(notices); id != "" {
 		return fmt.Errorf("notice %s came after a later one of its airport", id)
@@ -298,7 +298,7 @@ func (d *demo) compare(got flights.Totals) error {
 	}
 
 	repeats := len(notices) - got.Notices
-	d.show.line("The board adds up, and each airport's notices came in order (%d repeats). %.1f s.", repeats, time.Since(d.began).Seconds())
+	d.show.linef("The board adds up, and each airport's notices came in order (%d repeats). %.1f s.", repeats, time.Since(d.began).Seconds())
 
 	return nil
 }

@@ -48,10 +48,10 @@ func runDev(ctx context.Context, options stackOptions, out io.Writer) (err error
 	}
 
 	show := newProgress(out)
-	show.line("Temporal UI   %s", s.server.UIURL())
-	show.line("frontend      %s, namespace default", s.server.HostPort())
-	show.line("worker        task queue flights, deployment flights")
-	show.line("folder        %s", options.dir)
+	show.linef("Temporal UI   %s", s.server.UIURL())
+	show.linef("frontend      %s, namespace default", s.server.HostPort())
+	show.linef("worker        task queue flights, deployment flights")
+	show.linef("folder        %s", options.dir)
 
 	version, err := s.store.Version(ctx, flights.Airports.Name(), "JFK")
 	if err != nil {
@@ -68,10 +68,10 @@ func runDev(ctx context.Context, options stackOptions, out io.Writer) (err error
 			return err
 		}
 
-		show.line("recorded      %d events", recording.Events)
+		show.linef("recorded      %d events", recording.Events)
 	}
 
-	show.line("Interrupt to stop.")
+	show.linef("Interrupt to stop.")
 	<-ctx.Done()
 
 	return nil

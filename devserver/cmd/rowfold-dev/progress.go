@@ -30,8 +30,8 @@ func newProgress(out io.Writer) *progress {
 	return p
 }
 
-// update shows the newest state.
-func (p *progress) update(format string, args ...any) {
+// updatef shows the newest state.
+func (p *progress) updatef(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 
 	switch {
@@ -52,8 +52,8 @@ func (p *progress) done() {
 	}
 }
 
-// line prints a line that stays.
-func (p *progress) line(format string, args ...any) {
+// linef prints a line that stays.
+func (p *progress) linef(format string, args ...any) {
 	p.done()
 	fmt.Fprintf(p.out, format+"\n", args...)
 }

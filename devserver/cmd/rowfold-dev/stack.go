@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/rowfold/rowfold/activities"
@@ -59,8 +58,7 @@ type stack struct {
 	starter *starter.Starter
 	worker  *worker.Worker
 
-	delivered atomic.Int64 // notices that were written, repeats among them
-	closers   []func() error
+	closers []func() error
 }
 
 func (o stackOptions) noticesPath() string { return filepath.Join(o.dir, "notices.jsonl") }
@@ -173,24 +171,12 @@ func (s *stack) startWorker(ctx context.Context, options stackOptions) error {
 		return err
 	}
 
-	write := s.notices.Deliverer()
-
 	s.worker, err = worker.New(worker.Config{
 		Starter: s.starter, Store: s.store, Events: s.store,
 		Projections: []projection.Definition{s.board},
 		Feeds:       map[string]event.Feed{flights.Days.Name(): days, flights.Airports.Name(): airports},
-		Deliver: map[string]outbox.Deliverer{
-			s.board.Name(): func(ctx context.Context, delivery outbox.Delivery) error {
-				if err := write(ctx, delivery); err != nil {
-					return err
-				}
-
-				s.delivered.Add(1)
-
-				return nil
-			},
-		},
-		Log: options.log,
+		Deliver:     map[string]outbox.Deliverer{s.board.Name(): s.notices.Deliverer()},
+		Log:         options.log,
 	})
 	if err != nil {
 		return err
@@ -245,7 +231,7 @@ func feeds() []string { return []string{flights.Days.Name(), flights.Airports.Na
 
 // close closes what was started, the last first.
 func (s *stack) close() error {
-	var faults []error
+	faults := make([]error, 0, len(s.closers))
 
 	for i := range s.closers {
 		faults = append(faults, s.closers[len(s.closers)-1-i]())
