@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -21,6 +22,9 @@ const (
 
 	// lookEvery is how often the demo looks how far everything is.
 	lookEvery = 500 * time.Millisecond
+
+	// maxDifferences is how many airports that differ are told.
+	maxDifferences = 10
 )
 
 // demoOptions are the flags of `rowfold-dev demo`.
@@ -30,6 +34,7 @@ type demoOptions struct {
 	flights int
 	timeout time.Duration
 	exit    bool
+	keep    bool
 }
 
 func newDemoCommand() *cobra.Command {
@@ -59,6 +64,8 @@ On a terminal it stays up afterwards, so that you can look around in the UI, unt
 	cmd.Flags().IntVar(&options.flights, "flights", 0, "how many flights of the file to take; 0 takes all")
 	cmd.Flags().DurationVar(&options.timeout, "timeout", 5*time.Minute, "how long the work may take")
 	cmd.Flags().BoolVar(&options.exit, "exit", false, "exit at the end, also on a terminal")
+	cmd.Flags().BoolVar(&options.keep, "keep", false, "stay up at the end until interrupted, also in a pipe")
+	cmd.MarkFlagsMutuallyExclusive("exit", "keep")
 
 	return cmd
 }
@@ -131,7 +138,7 @@ func runDemo(ctx context.Context, options demoOptions, out io.Writer) (err error
 		return err
 	}
 
-	if options.exit || !show.terminal {
+	if options.exit || !show.terminal && !options.keep {
 		return nil
 	}
 
@@ -165,7 +172,13 @@ func (d *demo) run(ctx context.Context) error {
 	recorded := make(chan int, 1)
 	failed := make(chan error, 1)
 
-	go func() {
+	var writer sync.WaitGroup
+
+	// The store must not be closed under the writer, whatever ends the run.
+	defer writer.Wait()
+	defer cancel()
+
+	writer.Go(func() {
 		failed <- d.recording.Record(ctx, d.store, func(events int) {
 			select { // only the newest number matters
 			case <-recorded:
@@ -173,7 +186,7 @@ func (d *demo) run(ctx context.Context) error {
 			}
 			recorded <- events
 		})
-	}()
+	})
 
 	got, err := d.watch(ctx, recorded, failed)
 	if err != nil {
@@ -182,7 +195,7 @@ func (d *demo) run(ctx context.Context) error {
 
 	d.show.done()
 
-	if err := d.compare(got); err != nil {
+	if err := d.compare(ctx, got); err != nil {
 		return err
 	}
 
@@ -199,9 +212,11 @@ func (d *demo) watch(ctx context.Context, recorded <-chan int, failed <-chan err
 	for {
 		select {
 		case <-ctx.Done():
-			got, err := d.look(context.WithoutCancel(ctx))
+			late := context.WithoutCancel(ctx)
+
+			got, err := d.look(late)
 			if err == nil {
-				err = d.compare(got)
+				err = d.compare(late, got)
 			}
 
 			return got, errors.Join(fmt.Errorf("not done after %v: %w", d.options.timeout, context.Cause(ctx)), err)
@@ -250,7 +265,7 @@ func (d *demo) look(ctx context.Context) (flights.Totals, error) {
 }
 
 // compare prints both counts side by side. A difference is an error.
-func (d *demo) compare(got flights.Totals) error {
+func (d *demo) compare(ctx context.Context, got flights.Totals) error {
 	notices, err := flights.ReadNotices(d.options.noticesPath())
 	if err != nil {
 		return err
@@ -297,8 +312,26 @@ func (d *demo) compare(got flights.Totals) error {
 		return errors.New("the board and the raw file differ")
 	}
 
-	repeats := len(notices) - got.Notices
-	d.show.linef("The board adds up, and each airport's notices came in order (%d repeats). %.1f s.", repeats, time.Since(d.began).Seconds())
+	if err := d.compareEach(ctx, notices); err != nil {
+		return err
+	}
+
+	d.show.linef("The board adds up, airport by airport, and each one's notices came once and in order. %.1f s.",
+		time.Since(d.began).Seconds())
 
 	return nil
+}
+
+// compareEach compares each airport: sums over all would hide an event that went to another one's row.
+func (d *demo) compareEach(ctx context.Context, notices []flights.Notice) error {
+	differences, err := flights.Differences(ctx, d.board, d.store, notices, d.options.flights)
+	if err != nil || len(differences) == 0 {
+		return err
+	}
+
+	for _, difference := range differences[:min(len(differences), maxDifferences)] {
+		d.show.linef("%s", difference)
+	}
+
+	return fmt.Errorf("%d airports differ from the raw file", len(differences))
 }

@@ -17,7 +17,7 @@ func TestDemoAddsUp(t *testing.T) {
 
 	options := demoOptions{stackOptions: stackOptions{dir: t.TempDir()}, flights: 600, timeout: 3 * time.Minute}
 	require.NoError(t, runDemo(t.Context(), options, &out), "%s", &out)
-	require.Contains(t, out.String(), "The board adds up")
+	require.Contains(t, out.String(), "The board adds up, airport by airport")
 	require.NotContains(t, out.String(), "DIFFERENT")
 
 	require.ErrorContains(t, runDemo(t.Context(), options, &out), "holds a demo already")

@@ -211,13 +211,16 @@ func (s *stack) follow(ctx context.Context) error {
 	})
 }
 
-// unfollow lets the consumers finish their pages and complete.
+// unfollow lets the consumers finish their pages and complete. All are told before any is waited for: each takes up to a
+// heartbeat to notice.
 func (s *stack) unfollow(ctx context.Context) error {
 	for _, feed := range feeds() {
 		if err := s.starter.StopConsumer(ctx, consumer, feed); err != nil {
 			return err
 		}
+	}
 
+	for _, feed := range feeds() {
 		run := s.starter.Client().GetWorkflow(ctx, s.starter.IDs().ConsumeStream(consumer, feed), "")
 		if err := run.Get(ctx, nil); err != nil {
 			return fmt.Errorf("wait for the consumer of %s: %w", feed, err)
