@@ -119,14 +119,16 @@ func (s *Starter) options(what start) (client.StartWorkflowOptions, error) {
 // withoutAttributes runs a start again without search attributes where the namespace does not
 // know them: what runs is worth more than what can be listed.
 func (s *Starter) withoutAttributes(ctx context.Context, run func() error) error {
+	plain := s.plain.Load()
 	err := run()
-	var invalid *serviceerror.InvalidArgument
-	if !errors.As(err, &invalid) || !strings.Contains(invalid.Message, "earch attribute") || s.plain.Load() {
+	invalid, ok := errors.AsType[*serviceerror.InvalidArgument](err)
+	if plain || !ok || !strings.Contains(invalid.Message, "earch attribute") {
 		return err
 	}
-	s.plain.Store(true)
-	s.config.Log.WarnContext(ctx, "the namespace does not know rowfold's search attributes: workflows start without them",
-		"namespace", s.config.Namespace, "error", err)
+	if s.plain.CompareAndSwap(false, true) { // of several starts that find out, one tells
+		s.config.Log.WarnContext(ctx, "the namespace does not know rowfold's search attributes: workflows start without them",
+			"namespace", s.config.Namespace, "error", err)
+	}
 	return run()
 }
 
