@@ -57,6 +57,7 @@ func TestExample(t *testing.T) {
 		return err == nil && len(state.Running) == 4
 	}, patience, tick)
 	require.NoError(t, shop.StopConsumer(t.Context(), "orders", "Order"))
+	require.NoError(t, temporal.GetWorkflow(t.Context(), shop.IDs().ConsumeStream("orders", "Order"), "").Get(t.Context(), nil))
 	stop()
 	require.NoError(t, <-served)
 }
