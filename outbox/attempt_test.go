@@ -142,6 +142,8 @@ func TestADeliveryHasADeadline(t *testing.T) {
 	f := newFixture(t)
 	f.enqueue(1)
 	f.got.before = func(ctx context.Context, _ int, _ outbox.Delivery) error {
+		deadline, _ := ctx.Deadline()
+		require.LessOrEqual(t, time.Until(deadline), time.Millisecond)
 		<-ctx.Done()
 		return ctx.Err()
 	}

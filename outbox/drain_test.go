@@ -209,7 +209,9 @@ func TestACancelledDeliveryLeavesItsEffectAsItWas(t *testing.T) {
 		<-ctx.Done() // a deliverer that listens
 		return ctx.Err()
 	}
-	result, err := outbox.Drain(ctx, f.store, zrh, f.got.deliver, f.options())
+	opts := f.options()
+	opts.OnFailure = func(_ context.Context, failure *outbox.DeliveryError) { t.Error(failure) }
+	result, err := outbox.Drain(ctx, f.store, zrh, f.got.deliver, opts)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 1, result.Delivered)
 	require.Nil(t, result.Failed)

@@ -166,6 +166,21 @@ func TestOwnClaimsAreTakenAsTheyAre(t *testing.T) {
 	require.Equal(t, []int64{1, 1, 1}, epochs, "nothing was claimed twice")
 }
 
+// They are released as any other claims.
+func TestOwnClaimsAreReleasedAfterAFailure(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.enqueue(1, 2)
+	opts := f.options()
+	opts.Owner = workflowOwner("mine")
+	f.claim(opts.Owner, 2)
+	f.got.before = failing(100, errNobody)
+	require.NotNil(t, f.drain(opts).Failed)
+	for _, item := range f.pending() {
+		require.True(t, item.Claim.IsZero())
+	}
+}
+
 // A claim whose answer got lost is found at the next look.
 func TestALostAnswerOfAClaimIsNoLoss(t *testing.T) {
 	t.Parallel()
@@ -202,6 +217,10 @@ func TestADrainThatLosesEveryClaimGivesUp(t *testing.T) {
 		return nil
 	}
 	opts := f.options()
+	store.free = func(context.Context, []outbox.Ref) error {
+		t.Error("there is nothing to release")
+		return nil
+	}
 	opts.Judge, opts.Rounds = everybodyIsGone, 3
 	result, err := outbox.Drain(t.Context(), store, zrh, f.got.deliver, opts)
 	var lost *outbox.ClaimsLost

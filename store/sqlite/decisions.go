@@ -25,9 +25,11 @@ func (s *Store) Decide(ctx context.Context, row outbox.Row, ref outbox.Ref, deci
 		if err != nil {
 			return fmt.Errorf("encode the decision: %w", err)
 		}
-		if _, err := t.exec(ctx, `INSERT INTO rowfold_decisions (projection, row_key, sequence, item, payload, decision)
-			VALUES (?, ?, ?, ?, ?, ?)`,
-			row.Projection, row.Key, string(ref.Sequence), itemText, []byte(item.Payload), string(decisionText)); err != nil {
+		// A record of the past never stands in the way of a decision: hence REPLACE.
+		if _, err := t.exec(ctx, `INSERT OR REPLACE INTO rowfold_decisions
+			(projection, row_key, sequence, item, payload, decision, decided_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+			row.Projection, row.Key, string(ref.Sequence), itemText, []byte(item.Payload), string(decisionText),
+			decision.At.UnixMicro()); err != nil {
 			return err
 		}
 		decided = true
@@ -48,7 +50,8 @@ func encodeItem(item outbox.Item) (string, error) {
 func (s *Store) Decisions(ctx context.Context, row outbox.Row) ([]outbox.Decided, error) {
 	var all []outbox.Decided
 	err := s.read(ctx, "list the decisions of row "+row.String(), func(t *tx) error {
-		return t.query(ctx, `SELECT item, payload, decision FROM rowfold_decisions WHERE projection = ? AND row_key = ? ORDER BY sequence`,
+		return t.query(ctx, `SELECT item, payload, decision FROM rowfold_decisions
+			WHERE projection = ? AND row_key = ? ORDER BY sequence, decided_at`,
 			[]any{row.Projection, row.Key}, func(rows *sql.Rows) error {
 				var (
 					item, payload, decision []byte

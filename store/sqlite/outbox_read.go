@@ -14,6 +14,10 @@ import (
 const itemColumns = `o.projection, o.row_key, o.sequence, o.id, o.source, o.stream, o.stream_id, o.version, o.effect_index, o.type,
 	o.schema_version, o.payload, o.enqueued_at, o.trace_parent, o.claim_epoch, o.claim_nonce, o.claim_owner, o.deferral`
 
+// headItems reads the lowest effects of a row, up to a sequence.
+const headItems = `SELECT ` + itemColumns + ` FROM rowfold_outbox AS o
+	WHERE o.projection = ? AND o.row_key = ? AND o.sequence <= ? ORDER BY o.sequence LIMIT ?`
+
 // Head implements outbox.Store. Row and outbox are read as one snapshot.
 func (s *Store) Head(ctx context.Context, row outbox.Row, limit int) (outbox.Head, error) {
 	var head outbox.Head
@@ -22,13 +26,11 @@ func (s *Store) Head(ctx context.Context, row outbox.Row, limit int) (outbox.Hea
 			return err
 		}
 		upTo := outbox.SequenceOf(head.Revision, outbox.MaxIndex)
-		return t.query(ctx, `SELECT `+itemColumns+` FROM rowfold_outbox AS o
-			WHERE o.projection = ? AND o.row_key = ? AND o.sequence <= ? ORDER BY o.sequence LIMIT ?`,
-			[]any{row.Projection, row.Key, string(upTo), limit + 1}, func(rows *sql.Rows) error {
-				item, err := scanItem(rows)
-				head.Items = append(head.Items, item)
-				return err
-			})
+		return t.query(ctx, headItems, []any{row.Projection, row.Key, string(upTo), limit + 1}, func(rows *sql.Rows) error {
+			item, err := scanItem(rows)
+			head.Items = append(head.Items, item)
+			return err
+		})
 	})
 	if err != nil {
 		return outbox.Head{}, err

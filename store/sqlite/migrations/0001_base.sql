@@ -75,7 +75,8 @@ CREATE TABLE rowfold_decisions (
 	item       TEXT NOT NULL, -- JSON of outbox.Item, as it was in the outbox, without its payload
 	payload    BLOB NOT NULL,
 	decision   TEXT NOT NULL, -- JSON of outbox.Decision
-	PRIMARY KEY (projection, row_key, sequence)
+	decided_at INTEGER NOT NULL, -- a row that begins again after a purge uses its sequences again
+	PRIMARY KEY (projection, row_key, sequence, decided_at)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE rowfold_parks (
