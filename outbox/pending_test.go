@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -141,43 +142,35 @@ func TestASweepBoundsWhatItLists(t *testing.T) {
 // As many rows at a time as asked for, and no more.
 func TestASweepDrainsSeveralRowsAtATime(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	const parallel, rows = 3, 9
-	for i := range rows {
-		f.write(fmt.Sprintf("K%d", i), unchanged, i)
-	}
-	var mu sync.Mutex
-	inside, most := 0, 0
-	full := make(chan struct{}) // closed when as many are inside as may be
-	f.got.before = func(ctx context.Context, _ int, _ outbox.Delivery) error {
-		mu.Lock()
-		inside++
-		if most = max(most, inside); inside == parallel && most == parallel {
-			select {
-			case <-full:
-			default:
-				close(full)
-			}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		const parallel, rows = 3, 9
+		for i := range rows {
+			f.write(fmt.Sprintf("K%d", i), unchanged, i)
 		}
-		mu.Unlock()
-		defer func() {
-			mu.Lock()
-			inside--
-			mu.Unlock()
-		}()
-		select { // the first ones wait for one another
-		case <-full:
+		var inside atomic.Int32
+		gate := make(chan struct{})
+		f.got.before = func(context.Context, int, outbox.Delivery) error {
+			inside.Add(1)
+			<-gate
 			return nil
-		case <-ctx.Done():
-			return ctx.Err()
 		}
-	}
-	opts := f.options()
-	opts.Parallelism = parallel
-	swept, err := f.sweep(f.store, opts)
-	require.NoError(t, err)
-	require.Equal(t, rows, swept.Emptied)
-	require.Equal(t, parallel, most)
+		opts := f.options()
+		opts.Parallelism = parallel
+		var swept outbox.Swept
+		var err error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			swept, err = f.sweep(f.store, opts)
+		}()
+		synctest.Wait() // until nobody can go on
+		require.Equal(t, int32(parallel), inside.Load())
+		close(gate)
+		<-done
+		require.NoError(t, err)
+		require.Equal(t, outbox.Swept{Rows: rows, Delivered: rows, Emptied: rows}, swept)
+	})
 }
 
 // A listing that breaks ends the sweep; what was handed out is finished.
