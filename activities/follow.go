@@ -57,8 +57,9 @@ type FollowInput struct {
 	AcceptGap *event.Position `json:"acceptGap,omitempty"`
 }
 
-// Progress says how far a shard has been followed. It is also what the running
-// activity reports by its heartbeats.
+// Progress says how far a shard has been followed. It is also what the running activity
+// reports by its heartbeats. Its counts are for people: an attempt that is cut off takes
+// what it has counted since its last heartbeat with it.
 type Progress struct {
 	Applied
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,7 +43,9 @@ func TestConsumeStreamOnServer(t *testing.T) {
 		tally := "t-" + strconv.Itoa(i%3)
 		s.Append(t, event.ID(fmt.Sprintf("d-%d", i)), tallytest.Entry{Tally: tally, Amount: amount}, tallytest.Entry{Tally: tally, Amount: amount})
 	}
-	run := s.consume(storeFeed, stopAtHead)
+	run := s.consume(storeFeed, stopAtHead, func(in *workflows.ConsumeStream) {
+		in.HeartbeatTimeout = activities.Duration(time.Minute) // an attempt that is cut off loses its counts
+	})
 	var state workflows.StreamState
 	require.NoError(t, run.Get(t.Context(), &state))
 	require.ElementsMatch(t, []string{"0of2", "1of2"}, state.Finished)
@@ -102,6 +105,7 @@ func TestCatchUpOnServer_mended(t *testing.T) {
 	require.EqualValues(t, 2, s.Tally(t, "b").Total)
 	id := s.starter.IDs().CatchUpInstance(tallytest.Projection, tallytest.Instance("d-1"))
 	s.waitForState(id, workflows.StateParked)
+	require.Contains(t, s.details(id), "send the update `retry`")
 	_, memo, _ := s.shown(id)
 	require.Equal(t, "version 1", memo.About)
 	require.Contains(t, memo.Error, "no such tally")
@@ -152,7 +156,7 @@ func (s *site) waitForState(workflowID, state string) {
 	}, workflowID+" is "+state)
 }
 
-// T-15: records that were trimmed while nobody followed are a visible gap, also after the run
+// T-15, T-19: records that were trimmed while nobody followed are a visible gap, also after the run
 // has continued as new; an operator accepts it.
 func TestConsumeStreamOnServer_gap(t *testing.T) {
 	t.Parallel()
@@ -183,6 +187,8 @@ func TestConsumeStreamOnServer_gap(t *testing.T) {
 	state, answers := query[workflows.ShardState](s, first, workflows.QueryProgress)
 	require.True(t, answers)
 	require.Positive(t, state.Runs, "it has continued as new")
+	require.Contains(t, s.details(first), "send the update `acceptGap` `{\"shard\": \"s\", ")
+	require.Contains(t, s.details(first), `records after "0002" up to "0004" were trimmed`)
 	require.EqualValues(t, 2, s.Tally(t, "a").Total)
 
 	require.NoError(t, s.order(first, workflows.UpdateAcceptGap, workflows.AcceptGap{Shard: "s", Who: "ada", Why: "we rebuild it"}))
@@ -246,8 +252,7 @@ func TestConsumeStreamOnServer_followersLiveOn(t *testing.T) {
 	feed.Open("s")
 	s.Append(t, "d-1", tallytest.Entries("a", 7)...)
 	feed.Put("s", s.Records(t, "d-1")...)
-	often := func(in *workflows.ConsumeStream) { in.ContinueAfter = 3 }
-	run := s.consume("gated", often)
+	run := s.consume("gated", func(in *workflows.ConsumeStream) { in.ContinueAfter = 3 })
 	await(t, gate.reached, "the middle of the shard")
 	follower := s.follower("gated", "s")
 	began, err := s.temporal.DescribeWorkflowExecution(t.Context(), follower, "")
@@ -259,11 +264,13 @@ func TestConsumeStreamOnServer_followersLiveOn(t *testing.T) {
 	}, "the consumer continues as new and knows the lag")
 
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), run.GetID(), "", "a test"))
-	run = s.consume("gated", often)
+	recordRuns(t, s, "ConsumeStream-terminated", run.GetID())
+	run = s.consume("gated")
 	s.eventually(func() bool {
 		state, _ = query[workflows.StreamState](s, run.GetID(), workflows.QueryProgress)
-		return state.Runs > 0 && state.Running["s"] == follower
+		return state.Running["s"] == follower && state.Behind["s"] == 5
 	}, "the consumer is back")
+	s.eventually(func() bool { return strings.Contains(s.details(run.GetID()), "| s | 5 | "+follower+" |") }, "the lag is shown")
 	described, err := s.temporal.DescribeWorkflowExecution(t.Context(), follower, "")
 	require.NoError(t, err)
 	require.Equal(t, began.GetWorkflowExecutionInfo().GetExecution().GetRunId(),
@@ -275,7 +282,7 @@ func TestConsumeStreamOnServer_followersLiveOn(t *testing.T) {
 		return err == nil && ended.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
 	}, "the follower is cancelled")
 	require.Equal(t, tallytest.At(2), s.Position(t, "gated", "s").Position, "what was applied is on record")
-	recordRuns(t, s, "ConsumeStream-cancelled", run.GetID())
+	recordHistory(t, s.temporal, "ConsumeStream-cancelled", run.GetID(), run.GetRunID())
 	recordHistory(t, s.temporal, "ConsumeShard-cancelled", follower, "")
 }
 
@@ -307,6 +314,7 @@ func TestConsumeStreamOnServer_shardsComeAndGo(t *testing.T) {
 	s.waitForState(s.follower("shards", "child"), workflows.StatePaused)
 	feed.Vanish("child")
 	s.waitForState(run.GetID(), workflows.StateGap)
+	require.Contains(t, s.details(run.GetID()), "shard child vanished before it was read to its end")
 	require.NoError(t, s.order(run.GetID(), workflows.UpdateAcceptGap, workflows.AcceptGap{Shard: "child", Who: "ada", Why: "it is fine"}))
 	s.waitForState(run.GetID(), workflows.StatePaused)
 	require.True(t, s.Position(t, "shards", "child").Done)

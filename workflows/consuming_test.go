@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	sdk "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rowfold/rowfold/activities"
@@ -41,7 +42,8 @@ func newBench(t *testing.T, before ...func(*bench)) *bench {
 	suite.SetLogger(silent{})
 	b := &bench{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t}
 	b.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: benchID, TaskQueue: "test"})
-	b.SetTestTimeout(10 * time.Second)
+	b.SetTestTimeout(time.Minute)
+	b.SetWorkerOptions(patient())
 	workflows.Register(b, workflows.Options{})
 	registerStub[activities.FollowInput, activities.Followed](b, activities.FollowShard)
 	registerStub[activities.DiscoverInput, activities.Discovered](b, activities.DiscoverShards)
@@ -163,6 +165,10 @@ func (b *bench) names() []string {
 	}
 	return names
 }
+
+// patient are options of workers on a busy machine: where many tests share two cores, a workflow
+// that waits for its turn longer than the SDK's second is no deadlock.
+func patient() worker.Options { return worker.Options{DeadlockDetectionTimeout: time.Minute} }
 
 // silent is a logger for what tests provoke on purpose.
 type silent struct{}

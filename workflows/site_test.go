@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -54,6 +55,7 @@ func (s *site) work() (stop func()) {
 	s.t.Helper()
 	w, err := worker.New(worker.Config{
 		Starter: s.starter, Store: s.Store, Events: s.Store, Projections: []projection.Definition{s.Definition}, Feeds: s.feeds,
+		Options: patient(),
 		Deliver: map[string]outbox.Deliverer{tallytest.Projection: func(context.Context, outbox.Delivery) error {
 			s.delivered.Add(1)
 			return nil
@@ -143,6 +145,18 @@ func (s *site) shown(workflowID string) (attribute string, memo workflows.StateM
 		require.NoError(s.t, decode.FromPayload(payload, &memo))
 	}
 	return attribute, memo, info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+}
+
+// details returns the current details of a run, as the UI shows them; none when it does not
+// answer.
+func (s *site) details(workflowID string) string {
+	s.t.Helper()
+	metadata := &sdkpb.WorkflowMetadata{}
+	answer, err := s.temporal.QueryWorkflow(s.t.Context(), workflowID, "", "__temporal_workflow_metadata")
+	if err != nil || answer.Get(metadata) != nil {
+		return ""
+	}
+	return metadata.GetCurrentDetails()
 }
 
 // gate is a feed on which reads after a position wait until the activity has to end: until it
