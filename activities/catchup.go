@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/internal/clip"
 	"github.com/rowfold/rowfold/projection"
 )
 
@@ -151,7 +152,7 @@ func (a *Parked) applyPage(ctx context.Context, in CatchUpInput, page []event.Re
 	for _, failure := range batch.Failures {
 		if failure.Projection == in.Projection && failure.Instance == in.instance() {
 			result.Failed = &InstanceFault{
-				Version: failure.From, Class: failure.Class(), Error: cut(failure.Err.Error(), maxMessage), Rows: len(failure.Rows),
+				Version: failure.From, Class: failure.Class(), Error: clip.Text(failure.Err.Error(), maxMessage), Rows: len(failure.Rows),
 			}
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/internal/clip"
 )
 
 // ThrottledDelay is how long Temporal waits before it repeats an activity that was
@@ -46,7 +46,7 @@ func Failure(err error) error {
 		options.NextRetryDelay = ThrottledDelay
 	case event.ClassRetry, event.ClassStale, event.ClassUnknownOutcome:
 	}
-	return temporal.NewApplicationErrorWithOptions(cut(err.Error(), maxMessage), string(class), options)
+	return temporal.NewApplicationErrorWithOptions(clip.Text(err.Error(), maxMessage), string(class), options)
 }
 
 // ClassOf returns the class of an error that came back from an activity or a workflow,
@@ -105,15 +105,3 @@ func (e *UnknownFeed) Error() string {
 
 // Class is event.ClassPermanent.
 func (e *UnknownFeed) Class() event.Class { return event.ClassPermanent }
-
-// cut shortens a text to at most limit bytes, at the border of a character.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len("…")
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}

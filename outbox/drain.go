@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/internal/clip"
 )
 
 // settleFor bounds what a drain still has to write when its context has ended.
@@ -191,7 +192,7 @@ func (d *drain) fail(ctx context.Context, tried tried) (done bool, err error) {
 	deferral := Deferral{
 		Attempts: item.Deferral.Attempts + tried.failed,
 		Class:    event.Classify(tried.err),
-		Error:    bounded(tried.err.Error()),
+		Error:    clip.Text(tried.err.Error(), MaxErrorBytes),
 	}
 	deferral.Parked = deferral.Class == event.ClassPermanent || d.ParkAfter > 0 && deferral.Attempts >= d.ParkAfter
 	if !deferral.Parked {

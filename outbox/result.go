@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"time"
-	"unicode/utf8"
 
 	"github.com/rowfold/rowfold/event"
 )
@@ -76,16 +75,3 @@ func failureOf(item Item, deferral Deferral, now time.Time) *Failure {
 
 // due reports whether the item may be delivered now.
 func (d Deferral) due(now time.Time) bool { return !d.Parked && !now.Before(d.Until) }
-
-// bounded cuts a text to MaxErrorBytes, between characters.
-func bounded(text string) string {
-	if len(text) <= MaxErrorBytes {
-		return text
-	}
-	const ellipsis = "…"
-	cut := MaxErrorBytes - len(ellipsis)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + ellipsis
-}

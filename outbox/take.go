@@ -1,6 +1,10 @@
 package outbox
 
-import "context"
+import (
+	"context"
+
+	"github.com/rowfold/rowfold/internal/clip"
+)
 
 // take reads the head of the queue and claims it. It is done when there is nothing to
 // deliver now.
@@ -92,7 +96,7 @@ func (d *drain) blocked(item Item, reason error) *Blocked {
 		blocked.RetryIn = max(0, item.Claim.Until.Sub(d.Now()))
 	}
 	if reason != nil {
-		blocked.Reason = bounded(reason.Error())
+		blocked.Reason = clip.Text(reason.Error(), MaxErrorBytes)
 	}
 	return blocked
 }

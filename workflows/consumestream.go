@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rowfold/rowfold/activities"
+	"github.com/rowfold/rowfold/internal/clip"
 )
 
 // MaxShards is how many shards one ConsumeStream follows at a time, so that what it carries
@@ -191,7 +192,7 @@ func (r *streamRun) follow(ctx workflow.Context, shard activities.ShardRef) (sta
 	r.state.Running[shard.ID], r.children[shard.ID] = id, id
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
-		StaticSummary: cut("follow "+r.in.Feed+" "+shard.ID, maxSummary),
+		StaticSummary: clip.Text("follow "+r.in.Feed+" "+shard.ID, maxSummary),
 	}
 	key := temporal.NewSearchAttributeKeyKeyword(AttributeState)
 	if _, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(key); known {
@@ -218,7 +219,7 @@ func (r *streamRun) ended(shard string, state ShardState, err error) {
 		return // by a run before this one: it is followed
 	case temporal.IsCanceledError(err):
 	case err != nil:
-		r.state.Failed = cut(fmt.Sprintf("%s: %v", shard, err), maxMemoError)
+		r.state.Failed = clip.Text(fmt.Sprintf("%s: %v", shard, err), maxMemoError)
 	case state.CaughtUp:
 		r.state.finish(shard)
 	}

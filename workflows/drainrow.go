@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rowfold/rowfold/activities"
+	"github.com/rowfold/rowfold/internal/clip"
 	"github.com/rowfold/rowfold/outbox"
 )
 
@@ -118,7 +119,7 @@ func (d *drain) wait(ctx workflow.Context, delay time.Duration, summary string) 
 	done := false
 	selector := workflow.NewSelector(ctx)
 	if delay > 0 {
-		timer := workflow.NewTimerWithOptions(timerCtx, delay, workflow.TimerOptions{Summary: cut(summary, maxSummary)})
+		timer := workflow.NewTimerWithOptions(timerCtx, delay, workflow.TimerOptions{Summary: clip.Text(summary, maxSummary)})
 		selector.AddFuture(timer, func(workflow.Future) { done = true })
 	}
 	selector.AddReceive(d.nudge, func(channel workflow.ReceiveChannel, _ bool) {

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/rowfold/rowfold/internal/clip"
 	"github.com/rowfold/rowfold/outbox"
 	"github.com/rowfold/rowfold/projection"
 )
@@ -125,9 +125,5 @@ func shorten(id string) string {
 	}
 	sum := sha256.Sum256([]byte(id))
 	suffix := "~" + hex.EncodeToString(sum[:16])
-	cut := MaxID - len(suffix)
-	for cut > 0 && !utf8.RuneStart(id[cut]) {
-		cut--
-	}
-	return id[:cut] + suffix
+	return clip.Prefix(id, MaxID-len(suffix)) + suffix
 }

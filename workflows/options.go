@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rowfold/rowfold/activities"
+	"github.com/rowfold/rowfold/internal/clip"
 )
 
 const (
@@ -29,7 +30,7 @@ func retryPolicy() *temporal.RetryPolicy {
 // long returns the options of an activity that heartbeats.
 func long(queue, summary string, timeout, heartbeat activities.Duration) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
-		TaskQueue: queue, Summary: cut(summary, maxSummary), StartToCloseTimeout: timeout.Std(), HeartbeatTimeout: heartbeat.Std(),
+		TaskQueue: queue, Summary: clip.Text(summary, maxSummary), StartToCloseTimeout: timeout.Std(), HeartbeatTimeout: heartbeat.Std(),
 		WaitForCancellation: true, RetryPolicy: retryPolicy(),
 	}
 }
@@ -37,7 +38,7 @@ func long(queue, summary string, timeout, heartbeat activities.Duration) workflo
 // short returns the options of an activity that an operator waits for.
 func short(queue, summary string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
-		TaskQueue: queue, Summary: cut(summary, maxSummary), RetryPolicy: retryPolicy(),
+		TaskQueue: queue, Summary: clip.Text(summary, maxSummary), RetryPolicy: retryPolicy(),
 		StartToCloseTimeout: operatorTimeout / 2, ScheduleToCloseTimeout: operatorTimeout,
 	}
 }

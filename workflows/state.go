@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/internal/clip"
 )
 
 // StateMemo is what a run's memo says about its state, for those who list runs while
@@ -31,7 +32,7 @@ const maxMemoError = 300
 // A run that was started without the attributes goes on without them: where they are
 // not registered, setting them would stop the run for good.
 func publish(ctx workflow.Context, memo StateMemo) error {
-	memo.Error = cut(memo.Error, maxMemoError)
+	memo.Error = clip.Text(memo.Error, maxMemoError)
 	key := temporal.NewSearchAttributeKeyKeyword(AttributeState)
 	if _, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(key); known {
 		if err := workflow.UpsertTypedSearchAttributes(ctx, key.ValueSet(memo.State)); err != nil {
@@ -80,13 +81,6 @@ func quote(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
 func stamp(at time.Time) string {
