@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/outbox"
 	"github.com/rowfold/rowfold/projection"
 )
 
@@ -57,19 +58,12 @@ func (c *Applied) Add(other Applied) {
 // retries says how often a page is tried before what fails for now is parked.
 type retries struct {
 	attempts int
-	min, max time.Duration
+	backoff  outbox.Backoff
 }
 
 // wait returns after the n-th backoff, with half jitter, or when ctx ends.
 func (r retries) wait(ctx context.Context, n int) error {
-	bound := r.min
-	for range n - 1 {
-		if bound >= r.max {
-			break
-		}
-		bound *= 2
-	}
-	bound = min(bound, r.max)
+	bound := r.backoff.Bound(n)
 	return sleep(ctx, nil, bound/2+rand.N(bound/2+1)) //nolint:gosec // G404: the jitter needs no secret numbers
 }
 

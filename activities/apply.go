@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/outbox"
 )
 
 // ApplyEvents is the name of the activity of [Applies].
@@ -59,7 +60,9 @@ func (a *Applies) ApplyEvents(ctx context.Context, in ApplyInput) (Applied, erro
 	var events atomic.Int64
 	stop := heartbeat(ctx, func() any { return events.Load() })
 	defer stop()
-	policy := retries{attempts: in.Attempts, min: in.RetryMin.Std(), max: in.RetryMax.Std()}
+	policy := retries{
+		attempts: in.Attempts, backoff: outbox.Backoff{Min: in.RetryMin.Std(), Max: in.RetryMax.Std()},
+	}
 	ensured := map[string]bool{}
 	page := make([]event.Record, 0, in.PageSize)
 	flush := func() error {

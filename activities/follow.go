@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/outbox"
 	"github.com/rowfold/rowfold/projection"
 )
 
@@ -233,7 +234,9 @@ func (f *follow) run(ctx context.Context) error {
 
 // take applies a page and moves on behind it.
 func (f *follow) take(ctx context.Context, page event.Page) error {
-	policy := retries{attempts: f.in.Attempts, min: f.in.RetryMin.Std(), max: f.in.RetryMax.Std()}
+	policy := retries{
+		attempts: f.in.Attempts, backoff: outbox.Backoff{Min: f.in.RetryMin.Std(), Max: f.in.RetryMax.Std()},
+	}
 	applied, err := f.page(ctx, page.Records, f.in.Projections, policy, f.ensured)
 	f.update(func(state *Followed) {
 		state.Add(applied)

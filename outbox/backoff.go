@@ -12,8 +12,8 @@ type Backoff struct {
 	Max time.Duration // bound of every wait; 0 = as Min
 }
 
-// bound returns the longest n-th wait; n counts from 1.
-func (b Backoff) bound(n int) time.Duration {
+// Bound returns the longest n-th wait; n counts from 1.
+func (b Backoff) Bound(n int) time.Duration {
 	bound := b.Min
 	for range n - 1 {
 		if bound >= b.Max {
@@ -27,13 +27,13 @@ func (b Backoff) bound(n int) time.Duration {
 // full returns the n-th wait with full jitter, for callers that compete: anything
 // between nothing and the bound.
 func (b Backoff) full(n int, rand func() float64) time.Duration {
-	return time.Duration(rand() * float64(b.bound(n)))
+	return time.Duration(rand() * float64(b.Bound(n)))
 }
 
 // half returns the n-th wait with half jitter, for something that has to recover
 // first: between half of the bound and the bound.
 func (b Backoff) half(n int, rand func() float64) time.Duration {
-	bound := b.bound(n)
+	bound := b.Bound(n)
 	return bound/2 + time.Duration(rand()*float64(bound-bound/2))
 }
 

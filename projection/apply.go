@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/outbox"
 )
 
 // applyBatches applies the rows of all projections in groups, several at a time.
@@ -224,10 +225,7 @@ func (b *definitionBatch) fail(ctx context.Context, row *rowWork, err error) {
 // backoff returns a full-jitter wait: a random time up to an exponentially growing
 // bound. Source: AWS Architecture Blog, "Exponential Backoff And Jitter" (2015).
 func (p *Processor) backoff(attempt int) time.Duration {
-	bound := p.config.BackoffMin << min(attempt, 20)
-	if bound <= 0 || bound > p.config.BackoffMax {
-		bound = p.config.BackoffMax
-	}
+	bound := outbox.Backoff{Min: p.config.BackoffMin, Max: p.config.BackoffMax}.Bound(attempt + 1)
 	return time.Duration(rand.Int64N(int64(bound) + 1)) //nolint:gosec // jitter needs no secrecy
 }
 

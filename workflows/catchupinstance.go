@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowfold/rowfold/activities"
 	"github.com/rowfold/rowfold/event"
+	"github.com/rowfold/rowfold/outbox"
 )
 
 // CatchUpInstance is the input of the workflow of that name, which applies what a parked
@@ -135,14 +136,7 @@ func (s *CatchUpState) take(found activities.CaughtUp, now time.Time, low, high 
 		s.enter(StateParked, now)
 		return -1
 	}
-	delay := low
-	for range s.Attempts - 1 {
-		if delay >= high {
-			break
-		}
-		delay *= 2
-	}
-	delay = min(delay, high)
+	delay := outbox.Backoff{Min: low, Max: high}.Bound(s.Attempts)
 	s.RetryAt = now.Add(delay).UTC()
 	s.enter(StateRetrying, now)
 	return delay

@@ -79,14 +79,7 @@ func (s *DrainState) blockedFor(low, high time.Duration) time.Duration {
 	if s.Blocked != nil && s.Blocked.RetryIn > 0 {
 		return min(max(s.Blocked.RetryIn, low), high)
 	}
-	delay := low
-	for range s.BlockedRounds - 1 {
-		if delay >= high {
-			break
-		}
-		delay *= 2
-	}
-	return min(delay, high)
+	return outbox.Backoff{Min: low, Max: high}.Bound(s.BlockedRounds)
 }
 
 func (s *DrainState) result() DrainResult {
