@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -133,7 +132,7 @@ func (a *Consumers) askFollowers(ctx context.Context, running map[string]string)
 			result.Lost = append(result.Lost, shard)
 		case err != nil:
 			return result, fmt.Errorf("describe the follower %s: %w", running[shard], err)
-		case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || status == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:
+		case isOpen(status):
 			if behind, told := a.behind(described.GetPendingActivities()); told {
 				result.Behind[shard] = behind
 			}
@@ -176,11 +175,7 @@ func (a *Consumers) CloseShard(ctx context.Context, in CloseInput) error {
 	if err != nil {
 		return Failure(err)
 	}
-	now := time.Now
-	if a.Now != nil {
-		now = a.Now
-	}
 	return Failure(a.Positions.SavePosition(ctx, projection.PositionRecord{
-		Consumer: in.Consumer, Stream: in.Feed, Shard: in.Shard, Position: records[in.Shard].Position, Done: true, At: now().UTC(),
+		Consumer: in.Consumer, Stream: in.Feed, Shard: in.Shard, Position: records[in.Shard].Position, Done: true, At: clock(a.Now)().UTC(),
 	}))
 }

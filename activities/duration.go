@@ -46,3 +46,11 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	*d = Duration(parsed)
 	return nil
 }
+
+// clock returns the clock that was given, or time.Now.
+func clock(now func() time.Time) func() time.Time {
+	if now == nil {
+		return time.Now
+	}
+	return now
+}

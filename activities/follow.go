@@ -134,10 +134,7 @@ type follow struct {
 }
 
 func (f *follow) now() time.Time {
-	if f.Now != nil {
-		return f.Now()
-	}
-	return time.Now()
+	return clock(f.Now)()
 }
 
 // report returns the details of a heartbeat.

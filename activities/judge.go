@@ -57,8 +57,7 @@ func (j Judge) Judge(ctx context.Context, claim outbox.Claim) (outbox.Verdict, e
 	case err != nil:
 		return outbox.VerdictWorking, fmt.Errorf("describe the owner's run %s/%s: %w", claim.WorkflowID, claim.RunID, err)
 	}
-	if described.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING &&
-		described.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED {
+	if !isOpen(described.GetWorkflowExecutionInfo().GetStatus()) {
 		return outbox.VerdictGone, nil
 	}
 	for _, pending := range described.GetPendingActivities() {
@@ -67,6 +66,11 @@ func (j Judge) Judge(ctx context.Context, claim outbox.Claim) (outbox.Verdict, e
 		}
 	}
 	return outbox.VerdictGone, nil
+}
+
+// isOpen reports whether a run of a status has not ended: one that is paused goes on later.
+func isOpen(status enumspb.WorkflowExecutionStatus) bool {
+	return status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || status == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED
 }
 
 func judgePending(pending *workflowpb.PendingActivityInfo, claim outbox.Claim) outbox.Verdict {

@@ -42,10 +42,7 @@ func (a *Purges) PurgeTombstones(ctx context.Context, in PurgeInput) (projection
 	if !known {
 		return projection.Purged{}, Failure(&UnknownProjection{Projection: in.Projection, Known: slices.Sorted(maps.Keys(a.Models))})
 	}
-	now := time.Now
-	if a.Now != nil {
-		now = a.Now
-	}
+	now := clock(a.Now)
 	var mu sync.Mutex
 	var total projection.Purged
 	stop := heartbeat(ctx, func() any {

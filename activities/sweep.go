@@ -46,10 +46,7 @@ type SweepCounts struct {
 // another one: a row that is woken twice is drained once. Errors are faults of the
 // store.
 func (a *Sweeps) SweepRows(ctx context.Context, in SweepInput) (SweepCounts, error) {
-	now := time.Now
-	if a.Now != nil {
-		now = a.Now
-	}
+	now := clock(a.Now)
 	var mu sync.Mutex
 	counts := SweepCounts{Next: in.After}
 	stop := heartbeat(ctx, func() any {
