@@ -2,12 +2,10 @@ package workflows
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rowfold/rowfold/activities"
@@ -204,10 +202,10 @@ func catchUpInstance(ctx workflow.Context, raw json.RawMessage, _ Options) (Catc
 func (c *catchUp) run(ctx workflow.Context) (CatchUpState, error) {
 	for {
 		if err := workflow.Await(ctx, func() bool { return c.orders == 0 }); err != nil {
-			return c.state, c.finish(ctx, err)
+			return c.state, finish(ctx, err)
 		}
 		if full(ctx, c.counted, c.in.ContinueAfter) {
-			if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+			if err := answerUpdates(ctx); err != nil {
 				return c.state, err
 			}
 			next := c.in
@@ -217,16 +215,16 @@ func (c *catchUp) run(ctx workflow.Context) (CatchUpState, error) {
 		c.nudged = false
 		delay, err := c.round(ctx)
 		if err != nil {
-			return c.state, c.finish(ctx, err)
+			return c.state, finish(ctx, err)
 		}
 		if c.state.Done {
-			return c.state, c.finish(ctx, nil)
+			return c.state, finish(ctx, nil)
 		}
 		if delay == 0 {
 			continue
 		}
 		if err := c.wait(ctx, delay); err != nil {
-			return c.state, c.finish(ctx, err)
+			return c.state, finish(ctx, err)
 		}
 	}
 }
@@ -263,17 +261,6 @@ func (c *catchUp) wait(ctx workflow.Context, delay time.Duration) error {
 		Timeout: delay, TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("next attempt at version %d", c.state.Fault.Version)},
 	}, ready)
 	return err
-}
-
-// finish lets update handlers finish before the run ends.
-func (c *catchUp) finish(ctx workflow.Context, cause error) error {
-	if temporal.IsCanceledError(cause) {
-		ctx, _ = workflow.NewDisconnectedContext(ctx)
-	}
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
-		return errors.Join(cause, err)
-	}
-	return cause
 }
 
 // handle sets the handlers of queries and updates.

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -69,9 +68,7 @@ func consumeShard(ctx workflow.Context, raw json.RawMessage, _ Options) (ShardSt
 	workflow.GoNamed(ctx, "control", r.listen)
 	err = r.run(ctx)
 	if err == nil || temporal.IsCanceledError(err) {
-		if waitErr := finishHandlers(ctx, err); waitErr != nil {
-			return r.state, waitErr
-		}
+		err = finish(ctx, err)
 	}
 	return r.state, err
 }
@@ -162,7 +159,7 @@ func (r *shardRun) round(ctx workflow.Context) error {
 }
 
 func (r *shardRun) continueAsNew(ctx workflow.Context) error {
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+	if err := answerUpdates(ctx); err != nil {
 		return err
 	}
 	r.drainControl()
@@ -239,15 +236,4 @@ const ErrorNoGap = "NoGap"
 func noGap(shard string) error {
 	message := fmt.Sprintf("shard %s has no gap: look at the state again", shard)
 	return temporal.NewNonRetryableApplicationError(message, ErrorNoGap, nil)
-}
-
-// finishHandlers lets update handlers finish before a run ends, also one that was cancelled.
-func finishHandlers(ctx workflow.Context, cause error) error {
-	if temporal.IsCanceledError(cause) {
-		ctx, _ = workflow.NewDisconnectedContext(ctx)
-	}
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
-		return errors.Join(cause, err)
-	}
-	return nil
 }

@@ -90,9 +90,7 @@ func consumeStream(ctx workflow.Context, raw json.RawMessage, _ Options) (Stream
 		r.cancelFollowers(ctx)
 	}
 	if err == nil || temporal.IsCanceledError(err) {
-		if waitErr := finishHandlers(ctx, err); waitErr != nil {
-			return r.state, waitErr
-		}
+		err = finish(ctx, err)
 	}
 	return r.state, err
 }
@@ -248,7 +246,7 @@ func (r *streamRun) settle(ctx workflow.Context) error {
 }
 
 func (r *streamRun) continueAsNew(ctx workflow.Context) error {
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+	if err := answerUpdates(ctx); err != nil {
 		return err
 	}
 	next := r.in

@@ -2,11 +2,9 @@ package workflows
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rowfold/rowfold/activities"
@@ -47,7 +45,7 @@ func drainRow(ctx workflow.Context, raw json.RawMessage, options Options) (Drain
 	d.show(ctx)
 	result, err := d.run(ctx)
 	if err != nil && !workflow.IsContinueAsNewError(err) {
-		return result, d.finish(ctx, err)
+		return result, finish(ctx, err)
 	}
 	return result, err
 }
@@ -144,7 +142,7 @@ func (d *drain) complete(ctx workflow.Context) (bool, error) {
 		return false, nil
 	}
 	if !workflow.AllHandlersFinished(ctx) {
-		if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		if err := answerUpdates(ctx); err != nil {
 			return false, err
 		}
 		if d.drainWakes() > 0 || d.nudge.ReceiveAsync(nil) {
@@ -154,21 +152,10 @@ func (d *drain) complete(ctx workflow.Context) (bool, error) {
 	return true, nil
 }
 
-// finish lets update handlers finish before the run ends with an error.
-func (d *drain) finish(ctx workflow.Context, cause error) error {
-	if temporal.IsCanceledError(cause) {
-		ctx, _ = workflow.NewDisconnectedContext(ctx)
-	}
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
-		return errors.Join(cause, err)
-	}
-	return cause
-}
-
 // continueAsNew hands the state to a new run, which begins with a drain: wakes that
 // came until now are answered by that.
 func (d *drain) continueAsNew(ctx workflow.Context) error {
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+	if err := answerUpdates(ctx); err != nil {
 		return err
 	}
 	d.drainWakes()

@@ -83,7 +83,7 @@ func (n IDs) ApplyBatch(digest string) string { return n.join("apply", digest) }
 func (n IDs) ConsumeStream(consumer, feed string) string { return n.join("consume", consumer, feed) }
 
 // ShardID returns the id of the follower of a shard, below that of its consumer.
-func ShardID(consumer, shard string) string { return shorten(consumer + "/" + escape(shard)) }
+func ShardID(consumer, shard string) string { return shorten(consumer + "/" + EscapeID(shard)) }
 
 // RowName returns the name under which a row appears to people.
 func (n IDs) RowName(row outbox.Row) string { return n.name(row.Projection, row.Key) }
@@ -103,19 +103,17 @@ func (n IDs) name(scope, key string) string {
 }
 
 func (n IDs) join(parts ...string) string {
-	escaped := append(make([]string, 0, 1+len(parts)), escape(n.Deployment))
+	escaped := append(make([]string, 0, 1+len(parts)), EscapeID(n.Deployment))
 	for _, part := range parts {
-		escaped = append(escaped, escape(part))
+		escaped = append(escaped, EscapeID(part))
 	}
 	return shorten(strings.Join(escaped, "/"))
 }
 
 // EscapeID returns a part of an id as it stands there.
-func EscapeID(part string) string { return escape(part) }
+func EscapeID(part string) string { return escapeID.Replace(part) }
 
-func escape(part string) string {
-	return strings.NewReplacer("%", "%25", "/", "%2F", "~", "%7E").Replace(part)
-}
+var escapeID = strings.NewReplacer("%", "%25", "/", "%2F", "~", "%7E")
 
 // shorten cuts an id above MaxID to a hash suffix. No part holds a '~', so a short id
 // never looks like a cut one.

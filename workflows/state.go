@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -49,6 +50,24 @@ func publish(ctx workflow.Context, memo StateMemo) error {
 // because of its own count.
 func full(ctx workflow.Context, count, limit int) bool {
 	return count >= limit || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
+}
+
+// answerUpdates waits until every update is answered, as it has to be before a run ends or
+// continues as new.
+func answerUpdates(ctx workflow.Context) error {
+	return workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+}
+
+// finish answers every update, also of a run that was cancelled, and returns why the run
+// ends; nil = its work is done.
+func finish(ctx workflow.Context, cause error) error {
+	if temporal.IsCanceledError(cause) {
+		ctx, _ = workflow.NewDisconnectedContext(ctx)
+	}
+	if err := answerUpdates(ctx); err != nil {
+		return errors.Join(cause, err)
+	}
+	return cause
 }
 
 // labelSince is what every table of details begins with.
