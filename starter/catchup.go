@@ -26,11 +26,7 @@ func (s *Starter) EnsureCatchUp(ctx context.Context, name string, instance proje
 // CatchUp is [Starter.EnsureCatchUp] that returns the run.
 func (s *Starter) CatchUp(ctx context.Context, name string, instance projection.Instance) (run client.WorkflowRun, err error) {
 	what := s.catchUpOf(name, instance)
-	err = s.withoutAttributes(ctx, func() error {
-		options, err := s.options(what)
-		if err != nil {
-			return err
-		}
+	err = s.attempt(ctx, what, func(options client.StartWorkflowOptions) (err error) {
 		options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
 		run, err = s.config.Client.ExecuteWorkflow(ctx, options, what.workflow, what.input)
 		return err //nolint:wrapcheck // wrapped below

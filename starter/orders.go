@@ -45,11 +45,7 @@ func (s *Starter) Park(ctx context.Context, row outbox.Row, decision workflows.D
 // order sends an update to a workflow, which it starts where none is open.
 func order[R any](ctx context.Context, s *Starter, what start, verb string, input any) (R, error) {
 	var result R
-	err := s.withoutAttributes(ctx, func() error {
-		options, err := s.options(what)
-		if err != nil {
-			return err
-		}
+	err := s.attempt(ctx, what, func(options client.StartWorkflowOptions) error {
 		options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
 		handle, err := s.config.Client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 			StartWorkflowOperation: s.config.Client.NewWithStartWorkflowOperation(options, what.workflow, what.input),

@@ -116,11 +116,18 @@ func (s *Starter) options(what start) (client.StartWorkflowOptions, error) {
 	return options, nil
 }
 
-// withoutAttributes runs a start again without search attributes where the namespace does not
-// know them: what runs is worth more than what can be listed.
-func (s *Starter) withoutAttributes(ctx context.Context, run func() error) error {
+// attempt runs a start with its options, and again without search attributes where the
+// namespace does not know them: what runs is worth more than what can be listed.
+func (s *Starter) attempt(ctx context.Context, what start, run func(options client.StartWorkflowOptions) error) error {
+	try := func() error {
+		options, err := s.options(what)
+		if err != nil {
+			return err
+		}
+		return run(options)
+	}
 	plain := s.plain.Load()
-	err := run()
+	err := try()
 	invalid, ok := errors.AsType[*serviceerror.InvalidArgument](err)
 	if plain || !ok || !strings.Contains(invalid.Message, "earch attribute") {
 		return err
@@ -129,16 +136,12 @@ func (s *Starter) withoutAttributes(ctx context.Context, run func() error) error
 		s.config.Log.WarnContext(ctx, "the namespace does not know rowfold's search attributes: workflows start without them",
 			"namespace", s.config.Namespace, "error", err)
 	}
-	return run()
+	return try()
 }
 
 // start starts a workflow, or joins the open run of its id if that has the same input.
 func (s *Starter) start(ctx context.Context, what start) (run client.WorkflowRun, err error) {
-	err = s.withoutAttributes(ctx, func() error {
-		options, err := s.options(what)
-		if err != nil {
-			return err
-		}
+	err = s.attempt(ctx, what, func(options client.StartWorkflowOptions) (err error) {
 		options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
 		options.WorkflowExecutionErrorWhenAlreadyStarted = true
 		run, err = s.config.Client.ExecuteWorkflow(ctx, options, what.workflow, what.input)
@@ -201,13 +204,9 @@ func fieldsOf(input any) map[string]any {
 }
 
 func differing(a, b map[string]any) []string {
-	names := map[string]bool{}
-	for name := range maps.Keys(a) {
-		names[name] = true
-	}
-	for name := range maps.Keys(b) {
-		names[name] = true
-	}
+	names := map[string]any{}
+	maps.Copy(names, a)
+	maps.Copy(names, b)
 	var fields []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if fmt.Sprint(a[name]) != fmt.Sprint(b[name]) {

@@ -183,11 +183,7 @@ func (s *Starter) wakeNow(ctx context.Context, row outbox.Row) error {
 
 func (s *Starter) signalDrain(ctx context.Context, row outbox.Row) (run client.WorkflowRun, err error) {
 	what := s.drainOf(row)
-	err = s.withoutAttributes(ctx, func() error {
-		options, err := s.options(what)
-		if err != nil {
-			return err
-		}
+	err = s.attempt(ctx, what, func(options client.StartWorkflowOptions) (err error) {
 		run, err = s.config.Client.SignalWithStartWorkflow(ctx, what.id, workflows.SignalWake, nil, options, what.workflow, what.input)
 		return err //nolint:wrapcheck // the callers wrap it
 	})
