@@ -37,7 +37,7 @@ func New(config Config) (*Worker, error) {
 	options.OnFatalError = w.fatal
 	client, queue := config.Starter.Client(), config.Starter.TaskQueue()
 	main := worker.New(client, queue, options)
-	Register(main, workflows.Options{
+	workflows.Register(main, workflows.Options{
 		DeliveryTaskQueue: config.DeliveryTaskQueue,
 		Versioned:         options.DeploymentOptions.UseVersioning,
 	})
@@ -52,11 +52,6 @@ func New(config Config) (*Worker, error) {
 		set.registerDrains(main)
 	}
 	return w, nil
-}
-
-// Register registers the workflows. Tests and replayers use it as workers do.
-func Register(registry workflows.Registry, options workflows.Options) {
-	workflows.Register(registry, options)
 }
 
 // Start begins to poll and returns. The error is Temporal's.
