@@ -1,9 +1,7 @@
 package flights
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,12 +61,12 @@ func Differences(
 
 // countEach works the totals of each airport out from the raw files.
 func countEach(flights int) (map[string]airportTotals, error) {
-	records, err := csv.NewReader(bytes.NewReader(airportsFile)).ReadAll()
+	records, err := readAirports()
 	if err != nil {
-		return nil, fmt.Errorf("read the airports: %w", err)
+		return nil, err
 	}
 	counts := map[string]airportTotals{}
-	for _, record := range records[1:] {
+	for _, record := range records {
 		counts[record[0]] = airportTotals{
 			Name: record[1], City: record[2], State: record[3], Latitude: record[5], Longitude: record[6],
 		}

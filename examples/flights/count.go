@@ -24,12 +24,12 @@ type Totals struct {
 // notices have to add up to.
 func Count(flights int) (Totals, error) {
 	totals := Totals{Tombstones: 1} // the example's own airport
-	notified := map[string]bool{}
-	airports, err := countAirports()
+	airports, err := readAirports()
 	if err != nil {
 		return totals, err
 	}
-	totals.Rows = airports
+	totals.Rows = len(airports)
+	notified := map[string]bool{}
 	err = eachFlight(flights, func(flight FlightLanded) error {
 		totals.Departures++
 		totals.Arrivals++

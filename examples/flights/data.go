@@ -115,11 +115,11 @@ func (r *Recording) add(stream *event.Stream[FlightLanded], id event.ID, after i
 }
 
 func (r *Recording) addAirports() error {
-	records, err := csv.NewReader(bytes.NewReader(airportsFile)).ReadAll()
+	records, err := readAirports()
 	if err != nil {
-		return fmt.Errorf("read the airports: %w", err)
+		return err
 	}
-	for _, record := range records[1:] {
+	for _, record := range records {
 		latitude, err := strconv.ParseFloat(record[5], 64)
 		if err != nil {
 			return fmt.Errorf("airport %s: latitude: %w", record[0], err)
@@ -151,13 +151,14 @@ func (r *Recording) addStep(count int, run func(ctx context.Context, store event
 	r.Events += count
 }
 
-// countAirports counts the airports of the file.
-func countAirports() (int, error) {
+// readAirports reads the airports of the file: code, name, city, state, country, latitude,
+// longitude.
+func readAirports() ([][]string, error) {
 	records, err := csv.NewReader(bytes.NewReader(airportsFile)).ReadAll()
 	if err != nil {
-		return 0, fmt.Errorf("read the airports: %w", err)
+		return nil, fmt.Errorf("read the airports: %w", err)
 	}
-	return len(records) - 1, nil
+	return records[1:], nil
 }
 
 // eachFlight reads the first flights of the file, all of them for 0.
